@@ -1,0 +1,41 @@
+"""The `agent-env` command: each subcommand lives in a module of its own, loaded when it is called."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from agent_env import __version__
+
+__all__ = ["COMMANDS", "main"]
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "quickstart": ("agent_env.quickstart", "play GridSim end to end on this machine: serve, write rows, play, filter"),
+    "serve": ("agent_env.openenv.serve", "serve a bundle over OpenEnv"),
+    "session-server": ("agent_env.training.session_server", "a local stand-in for Miles' session server"),
+}
+"""Name -> module with `add_arguments(parser)` and `main(arguments) -> exit code`, and one line of help."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command. Exit codes: 0 done, 1 findings or failure, 2 wrong usage, 130 interrupted."""
+    argv = list(sys.argv[1:] if argv is None else argv)
+    parser = argparse.ArgumentParser(prog="agent-env", description="Serve agent environments to RL trainers.")
+    parser.add_argument("--version", action="version", version=f"agent-env {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, (module, text) in COMMANDS.items():
+        command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        if argv[:1] == [name]:
+            importlib.import_module(module).add_arguments(command)
+    arguments = parser.parse_args(argv)
+    try:
+        result: int = importlib.import_module(COMMANDS[arguments.command][0]).main(arguments)
+    except KeyboardInterrupt:
+        return 130
+    return result
+
+
+if __name__ == "__main__":
+    sys.exit(main())
