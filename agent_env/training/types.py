@@ -109,7 +109,8 @@ class RolloutResult:
     index: int = -1
     scores: dict[str, float] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
-    """turns, tool_calls, tool_errors, invalid_arguments, unknown_tools, unparsed_tool_markup, cut_results, recoveries."""
+    """turns, tool_calls, tool_errors, invalid_arguments, unknown_tools, unparsed_tool_markup, cut_results,
+    recoveries."""
     seconds: dict[str, float] = field(default_factory=dict)
     """wait, deploy, model, tool, score, total."""
     messages: list[dict[str, Any]] = field(default_factory=list)
