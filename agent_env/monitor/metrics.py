@@ -1,4 +1,4 @@
-"""Prometheus metrics of a server, fed by its episodes' events and read from its admission and sandbox at scrape time."""
+"""Prometheus metrics of a server, fed by episode events and read from admission and sandbox at scrape time."""
 
 from __future__ import annotations
 

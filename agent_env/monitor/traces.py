@@ -1,7 +1,7 @@
 """Episode traces: one JSONL file an episode, written as things happen, so that a crash leaves what there was.
 
-A line is {"time": seconds since the epoch, "kind": ..., "episode_id": ..., "task_id": ..., ...the event's data}; kinds are
-those of `agent_env.episode.types.Event`. Tokens and environment variables never reach an event, so none is in a trace.
+A line is {"time": seconds since the epoch, "kind": ..., "episode_id": ..., "task_id": ..., ...the event's data}; kinds
+are those of `agent_env.episode.types.Event`. Tokens and environment variables never reach an event, so none is in one.
 """
 
 from __future__ import annotations
@@ -37,8 +37,10 @@ def _bounded(value: Any) -> Any:
 
 
 class TraceWriter:
-    """A listener that writes every episode's events to FOLDER/<episode id>.jsonl. Never raises: a full disk stops traces,
-    not episodes."""
+    """A listener that writes an episode's events to FOLDER/<episode id>.jsonl.
+
+    Never raises: a full disk stops traces, not episodes.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
