@@ -167,35 +167,25 @@ def optimum(day: Day) -> list[int]:
     return plan
 
 
-def read_day(text: str) -> Day:
+def read_day(prompt: str) -> Day:
     """The day that a GridSim prompt describes. Raises ValueError, naming what it didn't find."""
 
-    def number(what: str, pattern: str) -> str:
-        found = re.search(pattern, text, re.IGNORECASE)
+    def number(what: str, pattern: str) -> int:
+        found = re.search(rf"^{what}: {pattern}", prompt, re.MULTILINE)
         if found is None:
-            raise ValueError(f"the prompt names no {what}: not a GridSim prompt?")
-        return found[1]
+            raise ValueError(f"not a GridSim prompt: it has no line `{what}: ...`")
+        return int(found[1].replace(".", ""))
 
-    prices = re.findall(
-        r"^\s*(?:hour\s+)?(\d{1,2})(?::00)?\s*[:|]\s*(-?)\$?(-?)(\d+\.\d\d)\b", text, re.MULTILINE | re.I
-    )
-    if [int(hour) for hour, *_ in prices] != list(range(HOURS)):
-        raise ValueError(
-            f"the prompt lists prices for {len(prices)} hours, not 0 to {HOURS - 1}: not a GridSim prompt?"
-        )
+    prices = re.findall(r"^(\d+): (-?\d+\.\d\d)$", prompt, re.MULTILINE)
+    if [int(hour) for hour, _ in prices] != list(range(HOURS)):
+        raise ValueError(f"not a GridSim prompt: it has prices of {len(prices)} hours, not of {HOURS}")
     return Day(
-        power=int(number("power", r"power\D{0,40}?(\d+) MW\b")),
-        duration=int(number("duration", r"duration\D{0,40}?(\d+) h")),
-        efficiency=int(number("efficiency", r"efficiency\D{0,40}?(\d+) ?%")),
-        wear=_cents(number("wear", r"wear\D{0,40}?\$(\d+(?:\.\d\d)?)")),
-        prices=tuple(_cents(sign + inner + amount) for _, sign, inner, amount in prices),
+        power=number("power", r"(\d+) MW"),
+        duration=number("duration", r"(\d+) h"),
+        efficiency=number("efficiency", r"(\d+)%"),
+        wear=number("wear", r"\$(\d+\.\d\d) per MWh"),
+        prices=tuple(int(price.replace(".", "")) for _, price in prices),
     )
-
-
-def _cents(dollars: str) -> int:
-    whole, _, rest = dollars.lstrip("-").partition(".")
-    cents = int(whole) * 100 + int((rest + "00")[:2])
-    return -cents if dollars.startswith("-") else cents
 
 
 MALFORMED = ("[0, 0, 0]", '"five"', "12", '{"schedule": "all day"}')
@@ -213,8 +203,8 @@ def gridsim_policy(plan: Plan, *, first: Sequence[str] = ()) -> Policy:
         if turn < len(first):
             return Reply(calls=(Call("submit_schedule", first[turn]),))
         if turn == len(first):
-            day = read_day("\n".join(str(message.get("content")) for message in messages if message["role"] == "user"))
-            return Reply(calls=(Call("submit_schedule", json.dumps({"schedule": plan(day)})),))
+            prompt = next(message["content"] for message in messages if message["role"] == "user")
+            return Reply(calls=(Call("submit_schedule", json.dumps({"schedule": plan(read_day(prompt))})),))
         return end_turn(messages, tools, request)
 
     return policy
