@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 __all__ = [
+    "END_TURN_TOOL",
     "EpisodeFailed",
     "ErrorKind",
     "Event",
@@ -58,6 +59,17 @@ class Tool:
     name: str
     description: str
     input_schema: Mapping[str, Any]
+
+
+END_TURN_TOOL: Final = Tool(
+    name="end_turn",
+    description="End your turn. `response` is your answer to the prompt.",
+    input_schema={
+        "type": "object",
+        "properties": {"response": {"type": "string", "description": "Your answer to the prompt."}},
+    },
+)
+"""Offered in every turn beside the envs' tools; it is `Episode.end_turn` that carries it out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,339 @@
+"""One play of one task: its steps in order, its turns, the model's tool calls, its score, and the end of its envs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from agent_env.bundle.model import Bundle, Task, Turn
+from agent_env.bundle.steps import (
+    AgentPromptResponseVerifier,
+    AggregateVerifiers,
+    BaseStep,
+    DeployAgent,
+    DeployEnv,
+    EnvOutcomeVerifier,
+    PromptAgent,
+    Step,
+    Verifier,
+)
+from agent_env.episode.http import PeerError, TooLarge
+from agent_env.episode.jsontext import JsonValueError
+from agent_env.episode.live_env import LiveEnv
+from agent_env.episode.mcp import INVALID_PARAMS, PARSE_ERROR, CallResult, RpcError, UnreadableReply
+from agent_env.episode.scores import Reward, reward_of
+from agent_env.episode.stage import Stage, StepFailed
+from agent_env.episode.tool_access import DEFAULT_ROLE
+from agent_env.episode.types import (
+    END_TURN_TOOL,
+    EpisodeFailed,
+    ErrorKind,
+    Event,
+    Failure,
+    Listener,
+    Outcome,
+    Prompt,
+    Tool,
+    ToolResult,
+    no_listener,
+)
+from agent_env.episode.verify import Reply, Scoring, Unscorable
+from agent_env.sandbox.interface import Sandbox, SandboxError, VerifierFailed
+
+__all__ = ["Episode"]
+
+logger = logging.getLogger(__name__)
+
+REFUSED_ARGUMENTS = re.compile(
+    r"(Error executing tool [^:]*: )?\d+ validation errors? for |Input validation error: |Error validating arguments"
+)
+"""How the public SDKs begin the error of a tool whose arguments don't fit its schema (mcp, FastMCP)."""
+
+
+class Episode:
+    """One play of one task, in envs of its own. Its calls are made one at a time.
+
+    `start`, then `call` and `end_turn` as the model says, then `close`, whatever happened before. Any of them may be
+    cancelled; `close` then ends what was begun.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        bundle: Bundle,
+        sandbox: Sandbox,
+        *,
+        episode_id: str,
+        listener: Listener = no_listener,
+        verify_timeout: float = 60.0,
+        reward: Reward = None,
+    ) -> None:
+        """verify_timeout: seconds for each verifier; reward: how scores make the reward (see `scores.reward_of`)."""
+        self.id = episode_id
+        self.task = task
+        self.turn = 0
+        """The open turn, from 0."""
+        self.done = False
+        """It has an outcome, or has failed: only `close` is left."""
+        self.phase = "new"
+        """What it is doing, for people: `deploying`, `idle`, `calling NAME`, `scoring`, `closing`, `closed`."""
+        self.since = time.monotonic()
+        """When `phase` began, by time.monotonic()."""
+        self.lost = asyncio.Event()
+        """Set when an env has ended by itself; `lost_reason` says why."""
+        self.lost_reason: str | None = None
+        self._stage = Stage(bundle, sandbox, episode_id, _role(task), self._on_lost)
+        self._scoring = Scoring(bundle, sandbox, verify_timeout)
+        self._listener = listener
+        self._reward = reward
+        self._next = 0
+        """The step to play next."""
+        self._replies: list[Reply] = []
+        self._offered: dict[str, tuple[Tool, LiveEnv]] = {}
+        self._closing: asyncio.Task[None] | None = None
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """What the open turn offers: its envs' tools, in the envs' order, and `end_turn`."""
+        return (*(tool for tool, _ in self._offered.values()), END_TURN_TOOL)
+
+    async def start(self) -> Prompt:
+        """Deploy and set up all that comes before the first turn. Raises EpisodeFailed (DEPLOY_FAILED)."""
+        began = time.monotonic()
+        with self._doing("deploying"):
+            try:
+                await self._play_steps()
+                prompt = await self._open_turn()
+            except StepFailed as failed:
+                raise self._failed(Failure.DEPLOY_FAILED, str(failed)) from failed
+        envs = [env.spec.name for env in self._stage.envs]
+        self._tell("deployed", seconds=time.monotonic() - began, envs=envs)
+        return prompt
+
+    async def call(self, name: str, arguments: Mapping[str, Any], timeout: float | None = None) -> ToolResult:
+        """Call a tool of the open turn, once. timeout: seconds; None: as long as it takes.
+
+        What goes wrong is in the result; after a TIMEOUT the env is still there, after a TRANSPORT error it isn't.
+        """
+        self._must_be_open()
+        began = time.monotonic()
+        with self._doing(f"calling {name}"):
+            result = await self._call(name, arguments, timeout)
+        self._tell(
+            "call",
+            tool=name,
+            arguments=arguments,
+            seconds=time.monotonic() - began,
+            result=result.message or result.text,
+            error=result.error,
+        )
+        return result
+
+    async def end_turn(self, response: str) -> Prompt | Outcome:
+        """End the open turn with the model's answer: the next turn's prompt or, after the last one, the outcome.
+
+        Raises EpisodeFailed: UNSCORED, ENV_LOST, or DEPLOY_FAILED for what a later turn needs.
+        """
+        self._must_be_open()
+        turn = self.task.turns[self.turn]
+        self._replies.append(Reply(turn.prompt_id, turn.prompt, response))
+        self._offered = {}
+        self._tell("turn_ended", turn=self.turn, response=response)
+        began = time.monotonic()
+        with self._doing("scoring"):
+            try:
+                self._next += 1
+                await self._play_steps()
+                if len(self._replies) < len(self.task.turns):
+                    self.turn += 1
+                    return await self._open_turn()
+            except StepFailed as failed:
+                raise self._failed(failed.reason, str(failed)) from failed
+            outcome = Outcome(self._make_reward(), dict(self._scoring.scores))
+        self.done = True
+        self._tell("scored", seconds=time.monotonic() - began, reward=outcome.reward, scores=outcome.scores)
+        return outcome
+
+    async def close(self) -> None:
+        """End every env, in parallel and in bounded time. Idempotent; a cancelled caller stops only its own wait."""
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close(), name=f"close episode {self.id}")
+        await asyncio.shield(self._closing)
+
+    # ---- steps ---------------------------------------------------------------------------------------------------
+
+    async def _play_steps(self) -> None:
+        """Play the steps up to the next prompt, or to the end. Raises StepFailed."""
+        steps = self.task.steps
+        while self._next < len(steps) and not isinstance(steps[self._next], PromptAgent):
+            step = steps[self._next]
+            deploys = _deploys(steps[self._next :])
+            try:
+                if deploys:
+                    await self._stage.deploy(deploys)
+                elif isinstance(step, EnvOutcomeVerifier | AgentPromptResponseVerifier | AggregateVerifiers):
+                    await self._score(step)
+                else:
+                    await self._stage.play(step)
+            except StepFailed as failed:
+                if step.fail_task_on_error:
+                    raise
+                logger.warning("episode %s (%s): %s; the task goes on without it", self.id, self.task.id, failed)
+            self._next += len(deploys) or 1
+
+    async def _score(self, step: Verifier) -> None:
+        env_id = step.named_env
+        try:
+            await self._scoring.run(step, self._stage.env(env_id, step) if env_id else None, self._replies)
+        except (Unscorable, VerifierFailed, PeerError, SandboxError) as error:
+            live = self._stage.find(env_id) if env_id else None
+            # A verifier fails when its env is gone; only the env's end says which of the two went wrong.
+            lost = await live.why_lost(0.05) if live is not None else None
+            if lost is not None:
+                raise StepFailed(f"step {step.id!r}: {lost}", Failure.ENV_LOST) from error
+            text = str(error) if isinstance(error, Unscorable) else f"step {step.id!r}: {error}"
+            raise StepFailed(text, Failure.UNSCORED) from error
+
+    def _make_reward(self) -> float:
+        scores = self._scoring.scores
+        try:
+            return reward_of(scores, self._reward)
+        except Exception as error:  # the user's function may raise anything
+            if callable(self._reward):
+                logger.exception("episode %s (%s): reward= failed on %s", self.id, self.task.id, scores)
+            raise self._failed(Failure.UNSCORED, f"no reward: {type(error).__name__}: {error}") from error
+
+    # ---- turns and calls -----------------------------------------------------------------------------------------
+
+    async def _open_turn(self) -> Prompt:
+        """List what the turn offers. Raises StepFailed."""
+        turn = self.task.turns[self.turn]
+        step = self.task.steps[self._next]
+        offered: dict[str, tuple[Tool, LiveEnv]] = {}
+        for live, tools in await self._listed(turn, step):
+            for tool in tools:
+                if tool.name == END_TURN_TOOL.name:
+                    why = f"offers a tool named {tool.name!r}, which every episode has; name it otherwise"
+                    raise StepFailed(live.described(why), Failure.DEPLOY_FAILED)
+                if tool.name in offered:
+                    other = offered[tool.name][1].spec.name
+                    why = f"offers a tool {tool.name!r}, as env {other!r} does; hide one with modify_env_tool_access"
+                    raise StepFailed(live.described(why), Failure.DEPLOY_FAILED)
+                offered[tool.name] = (tool, live)
+        self._offered = offered
+        return Prompt(self.turn, turn.prompt, turn.system_prompt)
+
+    async def _listed(self, turn: Turn, step: BaseStep) -> list[tuple[LiveEnv, tuple[Tool, ...]]]:
+        async def listed(env_id: str) -> tuple[LiveEnv, tuple[Tool, ...]]:
+            async with self._stage.asking(env_id, step) as live:
+                return live, await live.tools()
+
+        if len(turn.env_ids) == 1:
+            return [await listed(turn.env_ids[0])]
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(listed(env_id)) for env_id in turn.env_ids]
+        except* StepFailed as failures:
+            raise failures.exceptions[0] from None
+        return [task.result() for task in tasks]
+
+    async def _call(self, name: str, arguments: Mapping[str, Any], timeout: float | None) -> ToolResult:
+        found = self._offered.get(name)
+        if found is None:
+            names = ", ".join(tool.name for tool in self.tools)
+            return ToolResult(
+                error=ErrorKind.UNKNOWN_TOOL, message=f"there is no tool {name!r}; the tools are: {names}"
+            )
+        live = found[1]
+        if live.lost is not None:
+            return ToolResult(error=ErrorKind.TRANSPORT, message=live.lost)
+        try:
+            async with asyncio.timeout(timeout) as deadline:
+                return _result(await live.client.call_tool(name, arguments))
+        except JsonValueError as error:
+            return ToolResult(error=ErrorKind.INVALID_ARGUMENTS, message=f"{name}: the arguments hold {error}")
+        except RpcError as error:
+            refused = error.code in (INVALID_PARAMS, PARSE_ERROR)
+            kind = ErrorKind.INVALID_ARGUMENTS if refused else ErrorKind.EXECUTION
+            return ToolResult(error=kind, message=str(error) or f"{name} failed without a message")
+        except (UnreadableReply, TooLarge) as error:  # the tool's own data, so the model's doing
+            return ToolResult(error=ErrorKind.EXECUTION, message=f"{name}: the result can't be passed on: {error}")
+        except (PeerError, SandboxError, OSError) as error:
+            if isinstance(error, TimeoutError) and deadline.expired():
+                message = f"{name} did not answer within {timeout:g} s"
+                return ToolResult(error=ErrorKind.TIMEOUT, message=message)
+            why = await live.why_lost() or live.described(str(error))
+            return ToolResult(error=ErrorKind.TRANSPORT, message=why)
+
+    # ---- the episode's life --------------------------------------------------------------------------------------
+
+    async def _close(self) -> None:
+        self.done = True
+        began = time.monotonic()
+        with self._doing("closing"):
+            try:
+                await self._stage.close()
+            finally:
+                self._tell("closed", seconds=time.monotonic() - began)
+        self.phase = "closed"
+
+    def _must_be_open(self) -> None:
+        if self.done or self.phase == "new":
+            raise RuntimeError(f"episode {self.id} {'has ended' if self.done else 'has not been started'}")
+
+    @contextmanager
+    def _doing(self, phase: str) -> Iterator[None]:
+        self.phase, self.since = phase, time.monotonic()
+        try:
+            yield
+        finally:
+            self.phase, self.since = "idle", time.monotonic()
+
+    def _failed(self, reason: Failure, message: str) -> EpisodeFailed:
+        self.done = True
+        self._tell("failed", reason=reason, message=message)
+        return EpisodeFailed(reason, message)
+
+    def _on_lost(self, reason: str) -> None:
+        if self.lost_reason is None:
+            self.lost_reason = reason
+        self.lost.set()
+
+    def _tell(self, kind: str, **data: Any) -> None:
+        self._listener(Event(kind, self.id, self.task.id, time.time(), data))
+
+
+def _role(task: Task) -> str:
+    """What tool access rules call the agent."""
+    for step in task.steps:
+        if isinstance(step, DeployAgent) and step.agent_name == task.agent_name and step.role:
+            return step.role
+    return DEFAULT_ROLE
+
+
+def _deploys(steps: Sequence[Step]) -> list[DeployEnv]:
+    """The deploys that stand at the beginning, one after the other: nothing can lie between them."""
+    deploys: list[DeployEnv] = []
+    for step in steps:
+        if not isinstance(step, DeployEnv):
+            break
+        deploys.append(step)
+    return deploys
+
+
+def _result(called: CallResult) -> ToolResult:
+    if not called.is_error:
+        return ToolResult(content=called.content, structured=called.structured)
+    text = called.text.strip() and called.text
+    kind = ErrorKind.INVALID_ARGUMENTS if REFUSED_ARGUMENTS.match(text) else ErrorKind.EXECUTION
+    return ToolResult(
+        content=called.content,
+        structured=called.structured,
+        error=kind,
+        message=text or "the tool failed without a message",
+    )
