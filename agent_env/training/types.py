@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-__all__ = ["SCORED", "EndReason", "RolloutResult", "ServerSettings", "Status"]
+__all__ = ["SCORED", "EndReason", "InvalidRow", "RolloutFailed", "RolloutResult", "Row", "ServerSettings", "Status"]
 
 
 class EndReason(StrEnum):
@@ -91,6 +91,36 @@ class ServerSettings:
     """How often a lost env is replaced by replaying the recorded calls in a fresh one."""
     on_call_timeout: str = "fail"
     """`fail`, or `score` (the env as it stands)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One row, read: what the model is shown first, and the episode to play."""
+
+    messages: tuple[dict[str, Any], ...]
+    """Chat messages (role, content), at least one."""
+    tools: tuple[dict[str, Any], ...]
+    """OpenAI tools, offered in every chat request."""
+    split: str
+    index: int
+    """The task's place in its split."""
+    task_id: str
+    server: ServerSettings
+
+
+class RolloutFailed(Exception):
+    """A rollout can't go on. `reason` is how it is reported; str() is one sentence that says why, and what to mend."""
+
+    def __init__(self, reason: EndReason, message: str) -> None:
+        self.reason = reason
+        super().__init__(message)
+
+
+class InvalidRow(RolloutFailed):
+    """A row can't be played: the sentence names the flag, file or variable to mend."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(EndReason.INVALID_ROW, message)
 
 
 @dataclass(slots=True, kw_only=True)
