@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from agent_env.bundle.steps import Step
 
-__all__ = ["Artifact", "Bundle", "BundleError", "EnvSpec", "LeftOut", "Problem", "Split", "Task", "TaskList", "Turn"]
+__all__ = [
+    "Artifact",
+    "Bundle",
+    "BundleError",
+    "EnvSpec",
+    "LeftOut",
+    "Problem",
+    "Scoring",
+    "Split",
+    "Task",
+    "TaskList",
+    "Turn",
+]
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -59,8 +71,10 @@ class EnvSpec:
     """The Dockerfile's ENV."""
     workdir: str = "/app"
     """The Dockerfile's WORKDIR: where `folder` appears to the server in a container."""
+    python: str | None = None
+    """The Python version that the Dockerfile's base image names, as `3.12`."""
     requirements: Path | None = None
-    """requirements.txt, if the env has one that isn't empty."""
+    """The requirements file that the Dockerfile installs, else requirements.txt; None if it lists nothing."""
     dockerfile: Path | None = None
     image: str | None = None
     """An image by reference, from env.toml; then there is nothing to build."""
@@ -108,7 +122,15 @@ class Task:
     env_ids: tuple[str, ...]
     """Every env that the task deploys, in order."""
     scores: tuple[str, ...]
-    """The step ids that give a score, in order."""
+    """The ids of the steps that give a score, in play order; at least one."""
+    reward_step: str | None = None
+    """The one of `scores` that is the reward when the server sets none: the only one, or the only one that no
+    `aggregate_verifiers` step takes in. None: there are several, so the server must say."""
+    sandboxes: tuple[str, ...] = ()
+    """The sandboxes that `deploy_sandbox` steps start, by name, in order."""
+    agent_sandbox: str | None = None
+    """The sandbox in which the agent has its `bash` tool: one of `sandboxes`; or one of its own, which is named as the
+    agent is and started with it; None: it has none. A step without `sandbox_name` means this one."""
     replayable: bool = True
     """False: a lost env is never recovered by playing the same calls again."""
     toolset: str = ""
@@ -142,6 +164,18 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
+class Scoring:
+    """Tasks of a bundle that give the same scores, so that a reward can be checked against all without reading them."""
+
+    scores: tuple[str, ...]
+    reward_step: str | None
+    tasks: int
+    """How many tasks there are."""
+    example: str
+    """The first one's name."""
+
+
+@dataclass(frozen=True, slots=True)
 class Bundle:
     name: str
     folder: Path
@@ -154,3 +188,5 @@ class Bundle:
     splits: Mapping[str, Split]
     """`all` first, then one per eval, in name order."""
     left_out: tuple[LeftOut, ...] = ()
+    scorings: tuple[Scoring, ...] = ()
+    """Every combination of scores that a task of `all` gives."""

@@ -1,0 +1,477 @@
+"""A task's steps as data: one frozen model per step type that an episode can play.
+
+The field names are the public AgentEnv format's. Fields that only matter to a hosted run (`ttl_seconds`, `cpu`,
+`model`, ...) are ignored, as are fields that nobody knows. A field that asks for something an episode can't do is kept
+in the model, and `unplayable()` says why the task has to be left out.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
+
+__all__ = [
+    "DEFAULT_AGENT",
+    "STEP_TYPES",
+    "AgentPromptResponseVerifier",
+    "AggregateVerifiers",
+    "Aggregator",
+    "ApplyServerConfig",
+    "ArtifactRef",
+    "BaseStep",
+    "BashCmdSucceeds",
+    "DeployAgent",
+    "DeployEnv",
+    "DeploySandbox",
+    "Directive",
+    "EnvOutcomeVerifier",
+    "LoadArtifact",
+    "ModifyEnvToolAccess",
+    "ProbeDirExists",
+    "ProbeFileContains",
+    "ProbeFileExists",
+    "PromptAgent",
+    "ResetEnv",
+    "ResponseContains",
+    "ResponseCriterion",
+    "ResponseRegexPresent",
+    "SandboxCriterion",
+    "Step",
+    "Verifier",
+    "VerifySandbox",
+]
+
+DEFAULT_AGENT = "default-agent"
+"""The agent that a step means when it names none."""
+
+Text = Annotated[str, Field(min_length=1)]
+Aggregator = Literal["all_pass", "any_pass", "weighted_average"]
+"""How a verifier's rows become its score."""
+
+
+def _listed(value: object) -> object:
+    """A JSON array as a tuple; anything else is left to be refused."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _or_empty(value: object) -> object:
+    return () if value is None else _listed(value)
+
+
+Names = Annotated[tuple[Text, ...], BeforeValidator(_listed)]
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class _Data(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+
+class BaseStep(_Data):
+    """What every step has."""
+
+    id: Text
+    depends_on: tuple[Text, ...] | None = None
+    """Ids of the steps that must have ended before; None: every earlier step."""
+    fail_task_on_error: bool = True
+    """False: an error of this step is noted and the episode goes on."""
+    retry_config: dict[str, Any] | None = None
+
+    @field_validator("depends_on", mode="before")
+    @classmethod
+    def _read_depends_on(cls, value: object) -> object:
+        """Each entry is a step id, or `{"task_step_id": id}`."""
+        if not isinstance(value, list):
+            return value
+        return tuple(entry.get("task_step_id") if isinstance(entry, dict) else entry for entry in value)
+
+    @property
+    def named_env(self) -> str | None:
+        """The env that this step acts on."""
+        env_id: str | None = getattr(self, "env_id", None)
+        return env_id
+
+    def unplayable(self) -> str | None:
+        """Why an episode can't play this step; None: it can."""
+        if self.retry_config is not None:
+            return "retry_config would play a turn of the trainer's agent again"
+        return None
+
+
+class DeployEnv(BaseStep):
+    """Start a fresh env."""
+
+    type: Literal["deploy_env"]
+    env_id: Text
+    artifact_id: str | None = None
+    env_state_type: str | None = None
+    env_state_instance_id: str | None = None
+
+    def unplayable(self) -> str | None:
+        for field in ("artifact_id", "env_state_type", "env_state_instance_id"):
+            if getattr(self, field):
+                return f"{field} needs a hosted env's stored state; seed the env with a load_artifact step"
+        return super().unplayable()
+
+
+class Directive(_Data):
+    """One configuration call: the extension `uri` of the server whose card is named `service`, with `args`."""
+
+    service: Text = Field(validation_alias=AliasChoices("service", "environment"))
+    """A card's name; `*`: every server of the env."""
+    uri: Text
+    args: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("args", mode="before")
+    @classmethod
+    def _absent(cls, value: object) -> object:
+        return {} if value is None else value
+
+
+class ApplyServerConfig(BaseStep):
+    """Call configuration extensions of an env, in order."""
+
+    type: Literal["apply_server_config"]
+    env_id: Text
+    directives: Annotated[tuple[Directive, ...], BeforeValidator(_listed), Field(min_length=1)]
+    timeout_seconds: Seconds = 30.0
+    """For each directive."""
+    tolerate_unadvertised: bool = False
+    """A directive whose extension the card doesn't list is skipped instead of failing the step."""
+
+
+class ArtifactRef(_Data):
+    id: Text
+
+
+class LoadArtifact(BaseStep):
+    """Seed an env's data plane with environment artifacts, or copy artifacts into a sandbox."""
+
+    type: Literal["load_artifact"]
+    env_id: Text | None = None
+    artifacts: Annotated[tuple[ArtifactRef, ...], BeforeValidator(_or_empty)] = ()
+    sandbox_name: Text | None = None
+    agent_name: Text | None = None
+    """The agent whose own sandbox is meant, when `sandbox_name` isn't given."""
+    destination_path: Text | None = None
+    """Folder in the sandbox that gets the artifact's files."""
+    container_name: Any = None
+    urls: Any = None
+    collected_artifacts_step_id: Any = None
+    artifact_from_step_id: Any = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_artifact(cls, value: object) -> object:
+        """`artifact_id` is short for a list of one."""
+        if not isinstance(value, dict) or value.get("artifact_id") is None:
+            return value
+        if value.get("artifacts") is not None:
+            raise ValueError("has both artifact_id and artifacts; give one of them")
+        return {**value, "artifacts": [{"id": value["artifact_id"]}]}
+
+    @model_validator(mode="after")
+    def _has_source_and_target(self) -> LoadArtifact:
+        if self.unplayable() is not None:
+            return self
+        if not self.artifacts:
+            raise ValueError("loads nothing; give artifact_id")
+        if self.env_id is None and self.sandbox_name is None and self.agent_name is None:
+            raise ValueError("loads nowhere; give env_id, or sandbox_name and destination_path")
+        if self.env_id is None and self.destination_path is None:
+            raise ValueError("has no destination_path; give the folder in the sandbox that gets the files")
+        return self
+
+    def unplayable(self) -> str | None:
+        for field in ("container_name", "urls", "collected_artifacts_step_id", "artifact_from_step_id"):
+            if getattr(self, field):
+                return f"{field} is not supported: only artifacts of the bundle can be loaded"
+        if self.env_id is not None and (self.sandbox_name is not None or self.agent_name is not None):
+            return "loads an env's files into a sandbox, which only a hosted env has"
+        return super().unplayable()
+
+
+class ModifyEnvToolAccess(BaseStep):
+    """Hide tools of an env from a role, or show them."""
+
+    type: Literal["modify_env_tool_access"]
+    env_id: Text
+    action: Literal["disable", "enable"]
+    role: Text
+    tools: Names
+    """Names; `*` means every tool that isn't hidden by default."""
+
+    @field_validator("tools", mode="before")
+    @classmethod
+    def _wildcard(cls, value: object) -> object:
+        return ("*",) if value == "*" else value
+
+
+class ResetEnv(BaseStep):
+    """Reset an env's data; best effort unless `fail_task_on_error` is set."""
+
+    type: Literal["reset_env"]
+    env_id: Text
+    fail_task_on_error: bool = False
+
+
+class DeployAgent(BaseStep):
+    """Place the agent, with its envs. In an episode the trainer's model plays it, so image and skills don't matter."""
+
+    type: Literal["deploy_agent"]
+    env_ids: Annotated[tuple[Text, ...], BeforeValidator(_or_empty)] = ()
+    agent_name: Text = DEFAULT_AGENT
+    role: str | None = None
+    """The role that tool access rules see; None: `default`."""
+    system_prompt: str | None = None
+    sandbox_name: Text | None = None
+    """The deployed sandbox that the agent works in."""
+    skills: Any = None
+    agent_snapshot_files_artifact_id: Any = None
+    agent_changelog_object_url: Any = None
+    enable_agent_changelog: Any = None
+
+    @field_validator("agent_name", mode="before")
+    @classmethod
+    def _default_agent(cls, value: object) -> object:
+        return value or DEFAULT_AGENT
+
+    def unplayable(self) -> str | None:
+        for field in ("agent_snapshot_files_artifact_id", "agent_changelog_object_url", "enable_agent_changelog"):
+            if getattr(self, field):
+                return f"{field} needs an agent that isn't the trainer's"
+        return super().unplayable()
+
+
+class PromptAgent(BaseStep):
+    """One turn: the agent is given a prompt, and works until it ends the turn."""
+
+    type: Literal["prompt_agent"]
+    prompt: str | None = None
+    parts: Annotated[tuple[Any, ...] | None, BeforeValidator(_listed)] = None
+    prompt_id: Text | None = None
+    """By which verifiers name this turn."""
+    system_prompt: str | None = None
+    agent_name: Text = DEFAULT_AGENT
+    output_format: Any = None
+    agentenv_tools: Any = None
+    snapshot_config: Any = None
+    max_conversation_turns: Annotated[int, Field(ge=1)] = 1
+
+    @field_validator("agent_name", mode="before")
+    @classmethod
+    def _default_agent(cls, value: object) -> object:
+        return value or DEFAULT_AGENT
+
+    @model_validator(mode="after")
+    def _one_prompt(self) -> PromptAgent:
+        if (self.prompt is None) == (self.parts is None):
+            raise ValueError("needs either prompt or parts; give prompt, a text")
+        return self
+
+    def unplayable(self) -> str | None:
+        if self.parts is not None:
+            return "its prompt has parts; only a text prompt can be played"
+        for field in ("output_format", "agentenv_tools", "snapshot_config"):
+            if getattr(self, field):
+                return f"its prompt has {field}, which needs an agent that isn't the trainer's"
+        if self.max_conversation_turns > 1:
+            return "it has a user simulator (max_conversation_turns > 1), which needs a model of its own"
+        return super().unplayable()
+
+
+class _Verifier(BaseStep):
+    verifier_id: Text | None = None
+    """By which `aggregate_verifiers` names this step's rows."""
+    score_aggregator: Aggregator = "all_pass"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _absent(cls, value: object) -> object:
+        """null, and "" for verifier_id, stand for an absent field."""
+        if isinstance(value, dict):
+            return {k: v for k, v in value.items() if k not in ("score_aggregator", "verifier_id") or v}
+        return value
+
+
+class EnvOutcomeVerifier(_Verifier):
+    """Run the artifact's `verify(mcp_url)` against an env."""
+
+    type: Literal["env_outcome_verifier"]
+    env_id: Text
+    file_artifact_id: Text
+    prompt_id: Text | None = None
+
+
+class ResponseContains(_Data):
+    type: Literal["response_contains"]
+    needles: Annotated[Names, Field(min_length=1)]
+    """Texts that must all be in the reply."""
+    weight: Number = 1.0
+    criterion: str = ""
+
+
+class ResponseRegexPresent(_Data):
+    type: Literal["response_regex_present"]
+    pattern: Text
+    flags: tuple[str, ...] | None = None
+    """Names of `re` flags; None: DOTALL."""
+    weight: Number = 1.0
+    criterion: str = ""
+
+    @field_validator("flags", mode="before")
+    @classmethod
+    def _known_flags(cls, value: object) -> object:
+        names = _listed(value)
+        if isinstance(names, tuple):
+            for name in names:
+                if not (isinstance(name, str) and name in re.RegexFlag.__members__):
+                    raise ValueError(f"no regex flag is named {name!r}; use names such as IGNORECASE or MULTILINE")
+        return names
+
+    @field_validator("pattern")
+    @classmethod
+    def _compiles(cls, value: str) -> str:
+        return _regex(value)
+
+
+ResponseCriterion: TypeAlias = Annotated[ResponseContains | ResponseRegexPresent, Field(discriminator="type")]
+
+
+class AgentPromptResponseVerifier(_Verifier):
+    """Check the agent's reply to one prompt."""
+
+    type: Literal["agent_prompt_response_verifier"]
+    prompt_id: Text
+    criteria: Annotated[tuple[ResponseCriterion, ...], BeforeValidator(_listed), Field(min_length=1)]
+
+
+class AggregateVerifiers(_Verifier):
+    """One score from the rows of several verifiers."""
+
+    type: Literal["aggregate_verifiers"]
+    verifier_ids: Annotated[Names, Field(min_length=1)]
+    score_aggregator: Aggregator = "weighted_average"
+
+
+class DeploySandbox(BaseStep):
+    """Start an empty sandbox: a file system and commands, without an image."""
+
+    type: Literal["deploy_sandbox"]
+    sandbox_name: Text
+    sandbox_mode: str = "vm"
+    sandbox_type: str | None = None
+    image: Any = None
+    env_vars: dict[str, str] | None = None
+
+    def unplayable(self) -> str | None:
+        if self.image:
+            return "its sandbox has an image; only a local sandbox without one can be played"
+        if self.sandbox_type not in (None, "local"):
+            return f"its sandbox is of type {self.sandbox_type!r}; only a local one can be played"
+        return super().unplayable()
+
+
+class _Paths(_Data):
+    paths: Annotated[Names, Field(min_length=1)]
+    """Absolute, or relative to the step's base_dir."""
+    weight: Number = 1.0
+    criterion: str = ""
+
+
+class ProbeFileExists(_Paths):
+    type: Literal["probe_file_exists"]
+
+
+class ProbeDirExists(_Paths):
+    type: Literal["probe_dir_exists"]
+
+
+class ProbeFileContains(_Paths):
+    type: Literal["probe_file_contains"]
+    expected: Text = Field(validation_alias=AliasChoices("expected", "value"))
+    """A regular expression, searched for in the first of `paths`."""
+
+    @field_validator("expected")
+    @classmethod
+    def _compiles(cls, value: str) -> str:
+        return _regex(value)
+
+
+class BashCmdSucceeds(_Data):
+    type: Literal["bash_cmd_succeeds"]
+    bash_cmd: Text
+    weight: Number = 1.0
+    criterion: str = ""
+
+
+SandboxCriterion: TypeAlias = Annotated[
+    ProbeFileExists | ProbeDirExists | ProbeFileContains | BashCmdSucceeds, Field(discriminator="type")
+]
+
+
+class VerifySandbox(_Verifier):
+    """Probe files and run commands in a sandbox."""
+
+    type: Literal["verify_sandbox"]
+    criteria: Annotated[tuple[SandboxCriterion, ...], BeforeValidator(_listed), Field(min_length=1)]
+    sandbox_name: str | None = None
+    """None: the agent's own sandbox."""
+    agent_name: str | None = None
+    base_dir: Text = "/app"
+    shell_timeout_seconds: Seconds = 120.0
+    """For each criterion."""
+
+
+def _regex(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"is no regular expression ({error}); mend {pattern!r}") from None
+    return pattern
+
+
+Verifier: TypeAlias = EnvOutcomeVerifier | AgentPromptResponseVerifier | VerifySandbox | AggregateVerifiers
+"""The steps that give a score."""
+
+Step: TypeAlias = Annotated[
+    DeployEnv
+    | ApplyServerConfig
+    | LoadArtifact
+    | ModifyEnvToolAccess
+    | ResetEnv
+    | DeployAgent
+    | PromptAgent
+    | EnvOutcomeVerifier
+    | AgentPromptResponseVerifier
+    | AggregateVerifiers
+    | DeploySandbox
+    | VerifySandbox,
+    Field(discriminator="type"),
+]
+
+STEP_TYPES: dict[str, type[BaseStep]] = {
+    "deploy_env": DeployEnv,
+    "apply_server_config": ApplyServerConfig,
+    "load_artifact": LoadArtifact,
+    "modify_env_tool_access": ModifyEnvToolAccess,
+    "reset_env": ResetEnv,
+    "deploy_agent": DeployAgent,
+    "prompt_agent": PromptAgent,
+    "env_outcome_verifier": EnvOutcomeVerifier,
+    "agent_prompt_response_verifier": AgentPromptResponseVerifier,
+    "aggregate_verifiers": AggregateVerifiers,
+    "deploy_sandbox": DeploySandbox,
+    "verify_sandbox": VerifySandbox,
+}
+"""Every step type that an episode can play. A task with a step of another type is left out."""
