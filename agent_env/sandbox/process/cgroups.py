@@ -1,0 +1,173 @@
+"""Memory, process and CPU limits for all of an env's processes together, where cgroups can be written: v1 or v2.
+
+    v1   /sys/fs/cgroup/{memory,pids,cpu}/<our own>/agent-env/<owner>/<env>
+    v2   /sys/fs/cgroup/agent-env/<owner>/<env> for root; below our own where it is delegated to this user
+
+The owner's name lets a later server remove what a dead one left. Kernel docs: admin-guide/cgroup-v1, cgroup-v2.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent_env.sandbox.interface import Limits
+from agent_env.sandbox.owners import owner_state, this_owner
+
+__all__ = ["Cgroup", "Cgroups"]
+
+_TOP = Path("/sys/fs/cgroup")
+_FOLDER = "agent-env"
+_CONTROLLERS = ("memory", "pids", "cpu")
+_REMOVE_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cgroup:
+    """One env's: a folder in each hierarchy."""
+
+    folders: tuple[Path, ...]
+    events: Path
+    """The file that counts kills for want of memory: `oom_kill N`."""
+
+    def add(self, pid: int) -> None:
+        """Move a process in; what it starts later is in as well. A process that has ended is nobody to move."""
+        if pid <= 0:
+            return
+        for folder in self.folders:
+            try:
+                (folder / "cgroup.procs").write_text(str(pid))
+            except ProcessLookupError:
+                return
+
+    def out_of_memory(self) -> bool:
+        try:
+            lines = self.events.read_text().splitlines()
+        except OSError:
+            return False
+        return any(line.startswith("oom_kill ") and line != "oom_kill 0" for line in lines)
+
+    async def remove(self) -> None:
+        """After its processes have ended. The kernel may need a moment to let go of them."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + _REMOVE_SECONDS
+        left = list(self.folders)
+        while left := [folder for folder in left if not _remove(folder)]:
+            if loop.time() > until:
+                return  # the next server's start reaps it
+            await asyncio.sleep(0.01)
+
+
+class Cgroups:
+    """Makes them. `find()` says whether that is possible here."""
+
+    def __init__(self, bases: tuple[Path, ...], *, v2: bool) -> None:
+        """bases: one folder per hierarchy, this owner's own; they exist."""
+        self._bases = bases
+        self._v2 = v2
+        self._count = 0
+
+    @classmethod
+    def find(cls, top: Path = _TOP, own: str | None = None) -> Cgroups | None:
+        """Reap what dead owners left, and make this owner's folders. None where this user may not write them.
+
+        own: the text of /proc/self/cgroup.
+        """
+        own = Path("/proc/self/cgroup").read_text() if own is None else own
+        v2 = (top / "cgroup.controllers").exists()
+        for bases in _candidates(top, own, v2):
+            folders = tuple(base / _FOLDER for base in bases)
+            try:
+                for base, folder in zip(bases, folders, strict=True):
+                    if v2:
+                        _delegate(base)
+                    folder.mkdir(exist_ok=True)
+                    if v2:
+                        _delegate(folder)
+                    _reap(folder)
+                    (folder / str(this_owner())).mkdir(exist_ok=True)
+                    if v2:
+                        _delegate(folder / str(this_owner()))
+            except OSError:
+                continue
+            return cls(tuple(folder / str(this_owner()) for folder in folders), v2=v2)
+        return None
+
+    def make(self, limits: Limits) -> Cgroup:
+        """Raises OSError if the kernel refuses (then it has been removed again)."""
+        self._count += 1
+        folders = tuple(base / str(self._count) for base in self._bases)
+        memory = str(limits.memory_mib << 20)
+        try:
+            for folder in folders:
+                folder.mkdir()
+            if self._v2:
+                values = {"memory.max": memory, "memory.oom.group": "1", "pids.max": str(limits.processes)}
+                for name, value in values.items():
+                    (folders[0] / name).write_text(value)
+                _write_if_there(folders[0] / "memory.swap.max", "0")
+                return Cgroup(folders, folders[0] / "memory.events")
+            (folders[0] / "memory.limit_in_bytes").write_text(memory)
+            _write_if_there(folders[0] / "memory.memsw.limit_in_bytes", memory)
+            (folders[1] / "pids.max").write_text(str(limits.processes))
+        except BaseException:
+            for folder in folders:
+                _remove(folder)
+            raise
+        return Cgroup(folders, folders[0] / "memory.oom_control")
+
+    def close(self) -> None:
+        """Remove this owner's folders, if nothing is left in them."""
+        for base in self._bases:
+            _remove(base)
+
+
+def _candidates(top: Path, own: str, v2: bool) -> list[tuple[Path, ...]]:
+    places = {}
+    for line in own.splitlines():
+        _, controllers, path = line.split(":", 2)
+        places.update({name: path.lstrip("/") for name in controllers.split(",")})
+    if v2:
+        below = top / places.get("", "")
+        return [(top,), (below,)] if os.geteuid() == 0 else [(below,)]
+    # In a container the path may be the host's, of which nothing is seen here.
+    bases = [(top / name / places.get(name, ""), top / name) for name in _CONTROLLERS]
+    return [tuple(inner if inner.exists() else outer for inner, outer in bases)]
+
+
+def _delegate(folder: Path) -> None:
+    """v2: let the folders below have controllers. Refused (EBUSY) while processes live in the folder itself."""
+    control = folder / "cgroup.subtree_control"
+    enabled = control.read_text().split()
+    if missing := [name for name in _CONTROLLERS if name not in enabled]:
+        control.write_text(" ".join(f"+{name}" for name in missing))
+
+
+def _write_if_there(file: Path, value: str) -> None:
+    """Swap isn't accounted everywhere."""
+    try:
+        file.write_text(value)
+    except OSError:
+        return
+
+
+def _reap(folder: Path) -> None:
+    """Of owners known to be dead, whose processes have ended with them."""
+    for owner in folder.iterdir():
+        if owner.is_dir() and owner_state(owner.name) == "dead":
+            for child in owner.iterdir():
+                if child.is_dir():
+                    _remove(child)
+            _remove(owner)
+
+
+def _remove(folder: Path) -> bool:
+    try:
+        folder.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True

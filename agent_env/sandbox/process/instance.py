@@ -1,0 +1,233 @@
+"""One running env: how it is reached, watched and ended."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Callable
+
+from agent_env.bundle.model import EnvSpec
+from agent_env.sandbox.interface import DeployFailed, EnvInstance, EnvLost, Limits
+from agent_env.sandbox.process.cgroups import Cgroup
+from agent_env.sandbox.process.forkserver import Child, ChildEnd, ForkServer, ForkServerEnded, passed_sockets
+from agent_env.sandbox.process.inside import passing
+from agent_env.sandbox.process.layout import PORT
+from agent_env.sandbox.process.waiting import readable, receive_text, send_fds, sent
+
+__all__ = ["ProcessEnv"]
+
+_REFUSED_SECONDS = 5.0
+"""A server that accepted once may be refusing for a moment; longer means that it has stopped listening."""
+_RETRY_SECONDS = 0.002
+_FRESH_SECONDS = 2.0
+"""How long the connection that showed that the server accepts is good for: uvicorn closes one after 5 idle seconds."""
+
+
+class ProcessEnv(EnvInstance):
+    def __init__(
+        self,
+        env: EnvSpec,
+        instance_id: str,
+        server: ForkServer,
+        child: Child,
+        limits: Limits,
+        cgroup: Cgroup | None,
+        on_gone: Callable[[ProcessEnv], None],
+    ) -> None:
+        self.env = env
+        self.id = instance_id
+        self.child = child
+        self._server = server
+        self._limits = limits
+        self._cgroup = cgroup
+        self._on_gone = on_gone
+        self._tcp: bool | None = None
+        self._namespace = -1
+        self._sockets: list[socket.socket] = []
+        self._accepted: socket.socket | None = None
+        self._accepted_at = 0.0
+        self._why: str | None = None
+        self._killing: asyncio.Task[None] | None = None
+
+    @property
+    def tcp(self) -> bool:
+        """Whether it is reached by the port that its server binds; else by passing it sockets."""
+        return bool(self._tcp)
+
+    async def ready(self, *, tcp: bool | None) -> None:
+        """Let it start, and return when its server accepts connections. tcp: how it is known to be reached.
+
+        Raises DeployFailed, with the end of its output, if it ends instead.
+        """
+        if self._cgroup is not None:
+            self._cgroup.add(self.child.pid)
+        if tcp is not False:
+            await self._take_sockets()
+        sent(self.child.channel, b"!")
+        try:
+            if tcp is None:
+                await self._first_of_both()
+            elif tcp:
+                await self._accepts()
+            else:
+                await self._says_ready()
+        except _Ended:
+            await self._fail_deploy()
+
+    async def connect(self) -> socket.socket:
+        if not self.child.alive():
+            raise await self._lost()
+        try:
+            if self._accepted is not None:
+                sock, self._accepted = self._accepted, None
+                if asyncio.get_running_loop().time() - self._accepted_at < _FRESH_SECONDS:
+                    return sock
+                sock.close()
+            if self._tcp:
+                return await self._connect_tcp(_REFUSED_SECONDS)
+            return await self._connect_passed()
+        except (_Ended, ForkServerEnded, OSError) as error:
+            if not self.child.alive():
+                raise await self._lost() from None
+            raise EnvLost(
+                f"env {self.env.name!r} can't be reached: {error or 'its server stopped listening'}"
+            ) from None
+
+    async def wait(self) -> str:
+        if self._why is None:
+            end = await asyncio.shield(self.child.ended)
+            if self._why is None:
+                self._why = self._describe(end)
+        return self._why
+
+    @property
+    def output(self) -> str:
+        return self.child.output.text
+
+    async def kill(self) -> None:
+        if self._killing is None:
+            if self._why is None and self.child.alive():
+                self._why = "it was ended by its server"
+            self._killing = asyncio.get_running_loop().create_task(self._kill())
+        await asyncio.shield(self._killing)
+
+    async def imported(self, seconds: float) -> list[str]:
+        """A rehearsal's: the names of all modules that it has imported, in order."""
+        self.child.signal(signal.SIGUSR1)
+        async with asyncio.timeout(seconds):
+            return (await receive_text(self.child.channel, passing.MAX_MESSAGE)).decode().split("\n")
+
+    # ---- how it comes up ---------------------------------------------------------------
+
+    async def _take_sockets(self) -> None:
+        """The child passes them out before it runs anybody's code; it passes none in a tier without a network."""
+        await readable(self.child.channel.fileno())
+        message, fds = passing.receive(self.child.channel)
+        if message != b"sockets":
+            await self._fail_deploy()
+        self._namespace, self._sockets = fds[0], passed_sockets(fds[1:])
+
+    async def _first_of_both(self) -> None:
+        loop = asyncio.get_running_loop()
+        ways = {loop.create_task(self._says_ready()): False, loop.create_task(self._accepts()): True}
+        try:
+            done, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+            self._tcp = ways[min(done, key=lambda task: ways[task])]
+        finally:
+            for task in ways:
+                task.cancel()
+            await asyncio.gather(*ways, return_exceptions=True)
+
+    async def _says_ready(self) -> None:
+        if await receive_text(self.child.channel, 64) != b"ready":
+            await readable(self.child.pidfd)  # no word but its end: a server that closes the socket binds its port
+            raise _Ended
+        self._tcp = False
+
+    async def _accepts(self) -> None:
+        self._accepted = await self._connect_tcp(None)
+        self._accepted_at = asyncio.get_running_loop().time()
+        self._tcp = True
+
+    async def _fail_deploy(self) -> None:
+        why = await self.wait()
+        raise DeployFailed(self._with_output(f"env {self.env.name!r} did not come up: {why}"))
+
+    # ---- how it is reached -------------------------------------------------------------
+
+    async def _connect_passed(self) -> socket.socket:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                ours.setblocking(False)
+                await send_fds(self.child.channel, b"connection", [theirs.fileno()])
+            except BaseException:
+                ours.close()
+                raise
+        return ours
+
+    async def _connect_tcp(self, seconds: float | None) -> socket.socket:
+        """Connect one of the sockets of its network namespace. A refusal means that the server doesn't listen (yet)."""
+        if not self._sockets:
+            self._sockets = await self._server.more_sockets(self._namespace, 4)
+        sock = self._sockets.pop()
+        loop = asyncio.get_running_loop()
+        until = None if seconds is None else loop.time() + seconds
+        try:
+            while True:
+                try:
+                    await loop.sock_connect(sock, ("127.0.0.1", PORT))
+                    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    return sock
+                except ConnectionAbortedError:
+                    continue  # what Linux says once after a refusal, before the same socket may begin anew
+                except ConnectionRefusedError:
+                    if not self.child.alive() or (until is not None and loop.time() > until):
+                        raise _Ended from None
+                    await asyncio.sleep(_RETRY_SECONDS)
+        except BaseException:
+            sock.close()
+            raise
+
+    # ---- how it ends -------------------------------------------------------------------
+
+    async def _lost(self) -> EnvLost:
+        return EnvLost(self._with_output(f"env {self.env.name!r} has ended: {await self.wait()}"))
+
+    def _describe(self, end: ChildEnd | None) -> str:
+        if end is None:
+            return f"its fork server has ended: {self._server.why_ended}"
+        if self._cgroup is not None and self._cgroup.out_of_memory():
+            return f"killed: out of memory ({self._limits.memory_mib} MiB)"
+        code = os.waitstatus_to_exitcode(end.status)
+        if code >= 0:
+            return f"exit status {code}"
+        if -code == signal.SIGKILL and end.cpu_seconds >= self._limits.cpu_seconds:
+            return f"killed: it used up its {self._limits.cpu_seconds} s of CPU time"
+        return f"killed by signal {signal.Signals(-code).name}"
+
+    def _with_output(self, text: str) -> str:
+        tail = self.output.strip()
+        return f"{text}\n{tail}" if tail else f"{text} (it printed nothing)"
+
+    async def _kill(self) -> None:
+        try:
+            await self.child.kill()
+        finally:
+            for sock in (*self._sockets, self._accepted):
+                if sock is not None:
+                    sock.close()
+            if self._namespace >= 0:
+                os.close(self._namespace)
+                self._namespace = -1
+            self._on_gone(self)
+            if self._cgroup is not None:
+                await self._cgroup.remove()
+
+
+class _Ended(Exception):
+    """The env's process ended, or its server stopped listening."""
