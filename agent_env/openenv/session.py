@@ -1,0 +1,316 @@
+"""One OpenEnv session: at most one episode at a time, one operation at a time, whoever asks.
+
+A session is driven from its WebSocket and, when it was made over HTTP, from JSON-RPC requests too; all of them share
+its lock, its episode and its step counter. Operations may be cancelled at any point, which is what happens when the
+client goes away; what they had begun is then torn down, and `close` returns when that is through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol
+
+from agent_env.episode.types import EpisodeFailed, ErrorKind, Failure, Outcome, Prompt, Tool, ToolResult
+from agent_env.openenv.admission import Admission, Slot
+from agent_env.openenv.catalog import Catalog, Place
+from agent_env.openenv.protocol import END_TURN
+from agent_env.openenv.schemas import ResetRequest
+
+__all__ = ["Ended", "EpisodeMaker", "NoEpisode", "Opened", "Phase", "Playable", "Progress", "Session", "SessionClosed"]
+
+_log = logging.getLogger(__name__)
+
+
+class Playable(Protocol):
+    """What a session needs of an episode. Every method may be cancelled."""
+
+    async def start(self) -> Prompt:
+        """Deploy. Raises EpisodeFailed (DEPLOY_FAILED)."""
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """What the open turn offers, end_turn among them."""
+
+    async def call(self, name: str, arguments: Mapping[str, Any], timeout: float | None = None) -> ToolResult:
+        """Call a tool; an env that is gone is a result of kind TRANSPORT."""
+
+    async def end_turn(self, response: str) -> Prompt | Outcome:
+        """The next turn's prompt, or the score. Raises EpisodeFailed."""
+
+    async def close(self) -> None:
+        """Tear down. Idempotent, bounded in time."""
+
+
+EpisodeMaker = Callable[[Place, str], Playable]
+"""Makes a fresh episode of a task, under the given episode id; deploys nothing yet."""
+
+
+class NoEpisode(Exception):
+    """A step before any reset, or after the end of the episode."""
+
+
+class SessionClosed(Exception):
+    """The session was closed while the operation ran or waited."""
+
+
+class Phase(StrEnum):
+    """What a session is doing."""
+
+    IDLE = "idle"
+    """Between two operations: the model thinks."""
+    WAITING = "waiting"
+    """Queueing for room."""
+    DEPLOYING = "deploying"
+    CALLING = "calling"
+    SCORING = "scoring"
+    CLOSING = "closing"
+
+
+@dataclass(slots=True)
+class Progress:
+    """Where the current episode, or the last one, stands."""
+
+    episode_id: str | None = None
+    place: Place | None = None
+    turn: int | None = None
+    steps: int = 0
+    """Step messages and tool calls so far, those that only list tools and those that fail among them."""
+    done: bool = False
+    began: float = field(default_factory=time.monotonic)
+    """When its reset was asked for (time.monotonic)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A reset's result. Times in seconds."""
+
+    prompt: Prompt
+    place: Place
+    wait: float
+    deploy: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The result of a last end_turn. `score` is the verifier's time in seconds."""
+
+    outcome: Outcome
+    place: Place
+    score: float
+
+
+@dataclass(slots=True)
+class Activity:
+    """For /status: what a session does, and since when (time.monotonic)."""
+
+    phase: Phase = Phase.IDLE
+    tool: str | None = None
+    since: float = field(default_factory=time.monotonic)
+
+
+class Session:
+    """One client's episodes, one after the other.
+
+    With `wait=None` the session holds one slot from `admit` to `close`. With `wait` seconds it queues for a slot at
+    every reset, and gives it back as soon as that episode's env is torn down. `call_timeout` is in seconds. `totals`
+    counts ended episodes by how they ended: `scored`, a `Failure`, or `abandoned`.
+    """
+
+    def __init__(
+        self,
+        *,
+        admission: Admission,
+        catalog: Catalog,
+        make_episode: EpisodeMaker,
+        totals: Counter[str],
+        wait: float | None,
+        call_timeout: float,
+    ) -> None:
+        self.id = str(uuid.uuid4())
+        self.call_timeout = call_timeout
+        self.progress = Progress()
+        self.activity = Activity()
+        self._admission = admission
+        self._catalog = catalog
+        self._make_episode = make_episode
+        self._totals = totals
+        self._wait = wait
+        self._slot: Slot | None = None
+        self._episode: Playable | None = None
+        self._teardown: asyncio.Task[None] | None = None
+        self._lock = asyncio.Lock()
+        self._running: asyncio.Timeout | None = None
+        self._closing: asyncio.Task[None] | None = None
+
+    @property
+    def playing(self) -> bool:
+        """Whether it has an episode, or is getting one."""
+        return self._episode is not None or self.activity.phase in (Phase.WAITING, Phase.DEPLOYING)
+
+    def admit(self) -> None:
+        """Take this session's room, if it holds its room for life. Raises AtCapacity, Closing."""
+        if self._wait is None and self._slot is None and self._closing is None:
+            self._slot = self._admission.acquire_now()
+
+    async def reset(self, request: ResetRequest) -> Opened:
+        """Begin a new episode; one that is running is torn down first.
+
+        Raises EpisodeFailed (UNKNOWN_TASK, DEPLOY_FAILED), AtCapacity, Closing, SessionClosed.
+        """
+        async with self._turn():
+            self._finish("abandoned")
+            await self._torn_down()
+            self.progress = Progress(episode_id=request.episode_id or uuid.uuid4().hex, done=True)
+            place = await self._catalog.choose(request)
+            self.progress.place = place
+            asked = time.monotonic()
+            if self._slot is None:
+                self._now(Phase.WAITING)
+                self._slot = await self._admission.acquire(self._wait or 0.0)
+            return await self._start(place, waited=time.monotonic() - asked)
+
+    async def _start(self, place: Place, waited: float) -> Opened:
+        self._now(Phase.DEPLOYING)
+        began = time.monotonic()
+        try:
+            self._episode = self._make_episode(place, self.progress.episode_id or "")
+            prompt = await self._episode.start()
+        except EpisodeFailed as failure:
+            self._finish(failure.reason)
+            raise
+        except BaseException:
+            self._finish("abandoned")
+            raise
+        self.progress.turn, self.progress.done = prompt.turn, False
+        return Opened(prompt, place, wait=waited, deploy=time.monotonic() - began)
+
+    async def tools(self, *, step: bool) -> list[Tool]:
+        """The tools of this turn, end_turn among them. `step`: whether it was asked by a step message, which counts.
+
+        Raises NoEpisode, SessionClosed.
+        """
+        async with self._turn():
+            return list(self._live(step).tools)
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult | Prompt | Ended:
+        """Call a tool. end_turn gives the next turn's prompt or the end.
+
+        Raises EpisodeFailed (ENV_LOST, UNSCORED; the episode is over then), NoEpisode, SessionClosed.
+        """
+        async with self._turn():
+            episode = self._live(step=True)
+            try:
+                if name == END_TURN:
+                    return await self._end_turn(episode, arguments)
+                self._now(Phase.CALLING, name)
+                result = await episode.call(name, arguments, self.call_timeout)
+                if result.error is ErrorKind.TRANSPORT:
+                    raise EpisodeFailed(Failure.ENV_LOST, result.message)
+            except EpisodeFailed as failure:
+                self._finish(failure.reason)
+                raise
+            return result
+
+    async def _end_turn(self, episode: Playable, arguments: Mapping[str, Any]) -> ToolResult | Prompt | Ended:
+        unknown = [key for key in arguments if key != "response"]
+        response = arguments.get("response")
+        if unknown or not isinstance(response, str | None):
+            found = f"{unknown[0]!r}" if unknown else f"a response of type {type(response).__name__}"
+            message = f"end_turn takes one argument, response, a string; found {found[:200]}"
+            return ToolResult(error=ErrorKind.INVALID_ARGUMENTS, message=message)
+        self._now(Phase.SCORING, END_TURN)
+        began = time.monotonic()
+        place = self.progress.place
+        ended = await episode.end_turn(response or "")
+        if isinstance(ended, Prompt):
+            self.progress.turn = ended.turn
+            return ended
+        assert place is not None
+        self._finish("scored")
+        return Ended(ended, place, score=time.monotonic() - began)
+
+    async def state(self) -> Progress:
+        """Where the episode stands, once what was asked before is answered. Raises SessionClosed."""
+        async with self._turn():
+            return self.progress
+
+    async def close(self) -> None:
+        """End a running operation, tear the episode down, and give the slot back. Idempotent.
+
+        Returns when that is through; a caller that is cancelled stops waiting, not the teardown.
+        """
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close())
+            if self._running is not None:
+                self._running.reschedule(asyncio.get_running_loop().time())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        async with self._lock:
+            self._now(Phase.CLOSING)
+            self._finish("abandoned")
+            await self._torn_down()
+            if self._slot is not None:
+                self._slot.release()
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """The session's lock, first come first served; `close` ends the operation that holds it."""
+        async with self._lock:
+            if self._closing is not None:
+                raise SessionClosed("the session is closed")
+            try:
+                async with asyncio.timeout(None) as self._running:
+                    yield
+            except TimeoutError:
+                if self._running is not None and self._running.expired():
+                    raise SessionClosed("the session was closed") from None
+                raise
+            finally:
+                self._running = None
+                self._now(Phase.IDLE)
+
+    def _live(self, step: bool) -> Playable:
+        if self.progress.episode_id is not None and step:
+            self.progress.steps += 1
+        if self._episode is None:
+            ended = self.progress.episode_id is not None
+            raise NoEpisode("the episode has ended: send reset" if ended else "no episode has begun: send reset first")
+        return self._episode
+
+    def _finish(self, how: str) -> None:
+        """Begin the teardown of the episode, if there is one; a queueing session's slot goes with it."""
+        episode, self._episode = self._episode, None
+        if episode is None:
+            return
+        self.progress.done = True
+        self._totals[how] += 1
+        slot = None
+        if self._wait is not None:
+            slot, self._slot = self._slot, None
+        self._teardown = asyncio.create_task(self._tear_down(episode, slot))
+
+    async def _tear_down(self, episode: Playable, slot: Slot | None) -> None:
+        try:
+            await episode.close()
+        except Exception:
+            _log.exception("tearing down episode %s failed", self.progress.episode_id)
+        finally:
+            if slot is not None:
+                slot.release()
+
+    async def _torn_down(self) -> None:
+        if self._teardown is not None:
+            await asyncio.shield(self._teardown)
+            self._teardown = None
+
+    def _now(self, phase: Phase, tool: str | None = None) -> None:
+        self.activity = Activity(phase, tool)
