@@ -13,6 +13,7 @@ __all__ = ["App"]
 
 CARD_PATH = "/.well-known/agent-env.json"
 EXTENSION_PATH = "/agentenv/ext/"
+PART_CONTENT = {"data": dict, "text": str, "file": dict}
 FAILED = {"data/reset": "reset_failed", "data/add": "add_failed", "data/get": "get_failed"}
 
 
@@ -43,14 +44,17 @@ class App:
         return await self._extension(request.path.removeprefix(EXTENSION_PATH), request.body)
 
     async def _extension(self, name: str, body: bytes) -> Response:
+        if name not in self._service.extensions:
+            return json_response({"error": f"no extension operation {name[:80]!r}"}, 404)
         try:
             arguments = jsontext.loads(body) if body.strip() else {}
-            if not isinstance(arguments, dict):
-                raise Refused("the body must be a JSON object")
+        except ValueError as error:
+            return _extension_error(400, "invalid_params", f"the body is not JSON: {error}", "none")
+        if not isinstance(arguments, dict):
+            return _extension_error(400, "invalid_params", "the body must be a JSON object", "none")
+        try:
             return json_response(await self._service.call_extension(name, arguments))
-        except KeyError:
-            return json_response({"error": f"no extension operation {name[:80]!r}"}, 404)
-        except (Refused, ValueError) as error:
+        except Refused as error:
             return _extension_error(400, "invalid_params", str(error), "none")
         except Exception as error:
             log_failure(f"extension {name}")
@@ -72,7 +76,8 @@ class App:
         method = message["method"]
         if method not in DATA_OPERATIONS or method not in self._service.operations:
             return _error(ident, -32601, "method_not_found", f"not served: {method[:80]}")
-        parts = (message.get("params") or {}).get("parts") if isinstance(message.get("params") or {}, dict) else None
+        params = message.get("params")
+        parts = params.get("parts") if isinstance(params, dict) else None
         if method == "data/add" and not _are_parts(parts):
             return _error(ident, -32602, "invalid_request", "params.parts must be a non-empty list of parts")
         try:
@@ -94,17 +99,13 @@ class App:
 
 
 def _are_parts(parts: Any) -> bool:
-    kinds = {"data": dict, "text": str, "file": dict}
-    return (
-        isinstance(parts, list)
-        and len(parts) > 0
-        and all(
-            isinstance(part, dict)
-            and part.get("kind") in kinds
-            and isinstance(part.get(part["kind"]), kinds[part["kind"]])
-            for part in parts
-        )
-    )
+    return isinstance(parts, list) and len(parts) > 0 and all(_is_part(part) for part in parts)
+
+
+def _is_part(part: Any) -> bool:
+    kind = part.get("kind") if isinstance(part, dict) else None
+    content = PART_CONTENT.get(kind) if isinstance(kind, str) else None
+    return content is not None and isinstance(part.get(kind), content)
 
 
 def _is_local(origin: str) -> bool:

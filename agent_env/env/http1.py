@@ -20,6 +20,7 @@ MAX_HEADERS = 64
 MAX_BODY = 16 * 1024 * 1024
 """Bytes: what an OpenEnv frame may carry."""
 
+_BEGINNING = re.compile(rb"[A-Z]|\r?\Z")
 _REQUEST_LINE = re.compile(rb"([A-Z]{1,16}) (/[\x21-\x7e]*) HTTP/1\.([01])")
 _HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t\x20-\x7e\x80-\xff]*)")
 _REASONS = {
@@ -119,8 +120,8 @@ class RequestParser:
         if end < 0:
             if len(self._buffer) > MAX_HEAD:
                 raise BadRequest(431, f"request line and headers are over {MAX_HEAD} bytes")
-            if self._buffer and (not 65 <= self._buffer[0] <= 90 or b"\n\n" in self._buffer):
-                raise BadRequest(400, "not an HTTP/1.1 request")  # else it would be waited for
+            if not _BEGINNING.match(self._buffer) or b"\n\n" in self._buffer:
+                raise BadRequest(400, "not an HTTP/1.1 request")  # else its end would be waited for
             return None
         request_line, *lines = bytes(self._buffer[:end]).split(b"\r\n")
         del self._buffer[: end + 4]

@@ -144,7 +144,7 @@ def type_of(annotation: Any, _within: tuple[Any, ...] = ()) -> Type:
     if typing.is_typeddict(annotation):
         hints = typing.get_type_hints(annotation, include_extras=True)
         parts = {name: type_of(hint, (*_within, annotation)) for name, hint in hints.items()}
-        return _record(parts, [name for name in hints if name in annotation.__required_keys__], dict)
+        return _record(parts, [name for name in hints if _is_required(annotation, name, hints[name])], dict)
     if isinstance(annotation, type) and is_dataclass(annotation):
         hints = typing.get_type_hints(annotation, include_extras=True)
         given = [field for field in fields(annotation) if field.init]
@@ -254,6 +254,12 @@ def _record(parts: dict[str, Type], required: list[str], make: Callable[..., Any
         return make(**{key: parts[key].check(one, f"{where}.{key}") for key, one in value.items()})
 
     return Type(_object_schema({name: part.schema for name, part in parts.items()}, required), "an object", check)
+
+
+def _is_required(typed_dict: Any, name: str, hint: Any) -> bool:
+    """`__required_keys__` alone is wrong where annotations are strings (`from __future__ import annotations`)."""
+    origin = typing.get_origin(hint)
+    return origin is typing.Required or (origin is not typing.NotRequired and name in typed_dict.__required_keys__)
 
 
 def _annotated(inner: Type, notes: tuple[Any, ...]) -> Type:

@@ -66,7 +66,7 @@ async def _serve(env_class: type[Env]) -> None:
     else:
         host, port = os.environ.get("MCP_HOST", "0.0.0.0"), int(os.environ.get("MCP_PORT", "18765"))
         server = await loop.create_server(lambda: Connection(app.handle), host, port)
-        print(f"serving {env_class.__name__} on {host}:{port}", file=sys.stderr)
+        print(f"serving {env_class.__name__} on {host}:{server.sockets[0].getsockname()[1]}", file=sys.stderr)
         async with server:
             await stop.wait()
 

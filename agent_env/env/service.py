@@ -77,6 +77,11 @@ class Service:
             listed.append({**entry, "_meta": {"agentenv.io/hiddenByDefault": True}} if tool.hidden else entry)
         return listed
 
+    @property
+    def extensions(self) -> list[str]:
+        """Names of the operations that `call_extension` knows."""
+        return list(self._extensions)
+
     def card(self) -> dict[str, Any]:
         extensions: dict[str, dict[str, Any]] = {}
         for operation in self._extensions.values():
@@ -127,8 +132,8 @@ class Service:
                 return ToolResult(str(error) or type(error).__name__, is_error=True)
 
     async def call_extension(self, name: str, arguments: dict[str, Any]) -> Any:
-        """What the operation returns ({"ok": true} for None). Raises KeyError if there's none of that name, Refused,
-        and whatever else the operation raises."""
+        """What the operation, one of `extensions`, returns ({"ok": true} for None). Raises Refused, and whatever else
+        the operation raises."""
         operation = self._extensions[name]
         try:
             returned = await _finish(operation.method(**operation.arguments.bind(arguments)))

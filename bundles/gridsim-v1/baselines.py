@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
+import runpy
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
 sys.path.insert(0, str(FOLDER / "envs" / "gridsim"))
@@ -15,6 +14,8 @@ sys.path.insert(0, str(FOLDER / "envs" / "gridsim"))
 from gridsim import HOURS, Day, RuleBroken, buy_cost, optimum, profit, sell_income  # noqa: E402
 
 Plan = Callable[[Day], list[int]]
+
+_score = runpy.run_path(str(FOLDER / "artifacts" / "check_schedule" / "verify.py"))["score"]
 
 
 def idle(day: Day) -> list[int]:
@@ -43,7 +44,7 @@ def threshold(day: Day) -> list[int]:
 
 
 def greedy(day: Day) -> list[int]:
-    """Buy in the `duration` cheapest hours, sell in the dearest ones after the last of them; idle if that doesn't pay."""
+    """Buy in the `duration` cheapest hours, sell in the dearest ones after them all; idle if that doesn't pay."""
     size = day["duration"]
     buys = _cheapest(day, range(HOURS))[:size]
     sells = _dearest(day, range(max(buys) + 1, HOURS))[:size]
@@ -85,7 +86,7 @@ def grade(day: Day, schedule: list[int]) -> float:
         made = profit(day, schedule)
     except RuleBroken:
         return 0.0
-    return float(_verifier().score(made, optimum(day)[0]))
+    return float(_score(made, optimum(day)[0]))
 
 
 def days(split: str) -> list[Day]:
@@ -107,17 +108,6 @@ def main() -> None:
             zeros = _mean(score == 0 for _, score in scores)
             print(f"| {name} | " + " | ".join(f"{mean:.3f}" for mean in means) + f" | {100 * zeros:.1f} % |")
         print()
-
-
-def _verifier() -> Any:
-    """artifacts/check_schedule/verify.py, loaded as a sandbox does: from its file."""
-    if "gridsim_verify" not in sys.modules:
-        path = FOLDER / "artifacts" / "check_schedule" / "verify.py"
-        spec = importlib.util.spec_from_file_location("gridsim_verify", path)
-        assert spec is not None and spec.loader is not None
-        sys.modules["gridsim_verify"] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules["gridsim_verify"])
-    return sys.modules["gridsim_verify"]
 
 
 def _moves(day: Day, buys: Iterable[int], sells: Iterable[int]) -> list[int]:

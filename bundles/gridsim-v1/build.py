@@ -41,8 +41,8 @@ POWERS, EFFICIENCIES, WEARS = (5, 10, 20, 50, 100), (80, 85, 90), (500, 1000, 15
 LEAST_PER_MW = 2 * 100 * 100  # $2 per MW: a day whose optimum is less is drawn again
 
 SYSTEM_PROMPT = """\
-You run a grid battery for one day. You buy electricity in cheap hours and sell it in dear hours, to make as much profit \
-as you can.
+You run a grid battery for one day. You buy electricity in cheap hours and sell it in dear hours, to make as much \
+profit as you can.
 
 A schedule is a list of exactly 24 whole numbers, the first for hour 0, the last for hour 23:
 +n buys n MWh and stores them, -n takes n MWh out of the battery and sells them, 0 does nothing.
@@ -56,8 +56,8 @@ Rules:
 Money: buying n MWh costs n x price. Taking n MWh out earns n x (price x efficiency - wear).
 Score: 0 if you break a rule, lose money or submit nothing; 0.2 for zero profit; 1.0 for the highest profit possible.
 
-Call submit_schedule once; only one schedule counts. For a battery with power 120 MW and duration 2 h, on a day that is \
-cheapest in hours 9 and 10 and dearest in hours 12 and 14, a good answer is
+Call submit_schedule once; only one schedule counts. For a battery with power 120 MW and duration 2 h, on a day that \
+is cheapest in hours 9 and 10 and dearest in hours 12 and 14, a good answer is
 submit_schedule(schedule=[0,0,0,0,0,0,0,0,0,120,120,0,-120,0,-120,0,0,0,0,0,0,0,0,0])
 Your battery and your prices are others, so your numbers are too."""
 

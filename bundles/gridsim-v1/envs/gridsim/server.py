@@ -2,8 +2,9 @@
 
 from typing import Annotated, Any
 
-from agent_env.env import Env, Field, ToolError, extension, serve, tool
 from gridsim import HOURS, Day, RuleBroken, optimum, profit
+
+from agent_env.env import Env, Field, ToolError, extension, serve, tool
 
 
 class GridSim(Env):
@@ -27,7 +28,7 @@ class GridSim(Env):
         schedule: Annotated[
             list[int],
             Field(
-                "24 whole numbers, for hour 0 to hour 23: +n buys n MWh, -n takes n MWh out and sells it, 0 does nothing",
+                "24 whole numbers, for hour 0 to hour 23: +n buys n MWh, -n takes n MWh out and sells it, 0 idles",
                 min_length=HOURS,
                 max_length=HOURS,
             ),
