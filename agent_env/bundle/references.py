@@ -52,7 +52,7 @@ def resolve(step: Step, scope: Scope, report: Report, problems: Problems) -> Ste
         changes["env_ids"] = tuple(
             _env(step, f"env_ids.{index}", name, scope, report) for index, name in enumerate(step.env_ids)
         )
-    elif (name := getattr(step, "env_id", None)) is not None:
+    elif (name := step.named_env) is not None:
         changes["env_id"] = _env(step, "env_id", name, scope, report)
     if isinstance(step, EnvOutcomeVerifier):
         artifact = _artifact(step, "file_artifact_id", step.file_artifact_id, scope, report)

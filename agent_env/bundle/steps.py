@@ -7,18 +7,22 @@ in the model, and `unplayable()` says why the task has to be left out.
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import (
-    AliasChoices,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    field_validator,
-    model_validator,
+from pydantic import AliasChoices, Field, field_validator, model_validator
+
+from agent_env.bundle.criteria import (
+    BashCmdSucceeds,
+    Judged,
+    ProbeDirExists,
+    ProbeFileContains,
+    ProbeFileExists,
+    ResponseContains,
+    ResponseCriterion,
+    ResponseRegexPresent,
+    SandboxCriterion,
 )
+from agent_env.bundle.fields import Data, Listed, ListedOrNull, Names, Seconds, Text
 
 __all__ = [
     "DEFAULT_AGENT",
@@ -54,30 +58,11 @@ __all__ = [
 DEFAULT_AGENT = "default-agent"
 """The agent that a step means when it names none."""
 
-Text = Annotated[str, Field(min_length=1)]
 Aggregator = Literal["all_pass", "any_pass", "weighted_average"]
 """How a verifier's rows become its score."""
 
 
-def _listed(value: object) -> object:
-    """A JSON array as a tuple; anything else is left to be refused."""
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _or_empty(value: object) -> object:
-    return () if value is None else _listed(value)
-
-
-Names = Annotated[tuple[Text, ...], BeforeValidator(_listed)]
-Number = Annotated[float, Field(allow_inf_nan=False)]
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-
-
-class _Data(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
-
-
-class BaseStep(_Data):
+class BaseStep(Data):
     """What every step has."""
 
     id: Text
@@ -97,7 +82,7 @@ class BaseStep(_Data):
 
     @property
     def named_env(self) -> str | None:
-        """The env that this step acts on."""
+        """The one env that this step acts on, if it names one."""
         env_id: str | None = getattr(self, "env_id", None)
         return env_id
 
@@ -124,7 +109,7 @@ class DeployEnv(BaseStep):
         return super().unplayable()
 
 
-class Directive(_Data):
+class Directive(Data):
     """One configuration call: the extension `uri` of the server whose card is named `service`, with `args`."""
 
     service: Text = Field(validation_alias=AliasChoices("service", "environment"))
@@ -143,14 +128,14 @@ class ApplyServerConfig(BaseStep):
 
     type: Literal["apply_server_config"]
     env_id: Text
-    directives: Annotated[tuple[Directive, ...], BeforeValidator(_listed), Field(min_length=1)]
+    directives: Annotated[tuple[Directive, ...], Listed, Field(min_length=1)]
     timeout_seconds: Seconds = 30.0
     """For each directive."""
     tolerate_unadvertised: bool = False
     """A directive whose extension the card doesn't list is skipped instead of failing the step."""
 
 
-class ArtifactRef(_Data):
+class ArtifactRef(Data):
     id: Text
 
 
@@ -159,7 +144,7 @@ class LoadArtifact(BaseStep):
 
     type: Literal["load_artifact"]
     env_id: Text | None = None
-    artifacts: Annotated[tuple[ArtifactRef, ...], BeforeValidator(_or_empty)] = ()
+    artifacts: Annotated[tuple[ArtifactRef, ...], ListedOrNull] = ()
     sandbox_name: Text | None = None
     agent_name: Text | None = None
     """The agent whose own sandbox is meant, when `sandbox_name` isn't given."""
@@ -229,7 +214,7 @@ class DeployAgent(BaseStep):
     """Place the agent, with its envs. In an episode the trainer's model plays it, so image and skills don't matter."""
 
     type: Literal["deploy_agent"]
-    env_ids: Annotated[tuple[Text, ...], BeforeValidator(_or_empty)] = ()
+    env_ids: Annotated[tuple[Text, ...], ListedOrNull] = ()
     agent_name: Text = DEFAULT_AGENT
     role: str | None = None
     """The role that tool access rules see; None: `default`."""
@@ -258,7 +243,7 @@ class PromptAgent(BaseStep):
 
     type: Literal["prompt_agent"]
     prompt: str | None = None
-    parts: Annotated[tuple[Any, ...] | None, BeforeValidator(_listed)] = None
+    parts: Annotated[tuple[Any, ...] | None, Listed] = None
     prompt_id: Text | None = None
     """By which verifiers name this turn."""
     system_prompt: str | None = None
@@ -313,47 +298,12 @@ class EnvOutcomeVerifier(_Verifier):
     prompt_id: Text | None = None
 
 
-class ResponseContains(_Data):
-    type: Literal["response_contains"]
-    needles: Annotated[Names, Field(min_length=1)]
-    """Texts that must all be in the reply."""
-    weight: Number = 1.0
-    criterion: str = ""
-
-
-class ResponseRegexPresent(_Data):
-    type: Literal["response_regex_present"]
-    pattern: Text
-    flags: tuple[str, ...] | None = None
-    """Names of `re` flags; None: DOTALL."""
-    weight: Number = 1.0
-    criterion: str = ""
-
-    @field_validator("flags", mode="before")
-    @classmethod
-    def _known_flags(cls, value: object) -> object:
-        names = _listed(value)
-        if isinstance(names, tuple):
-            for name in names:
-                if not (isinstance(name, str) and name in re.RegexFlag.__members__):
-                    raise ValueError(f"no regex flag is named {name!r}; use names such as IGNORECASE or MULTILINE")
-        return names
-
-    @field_validator("pattern")
-    @classmethod
-    def _compiles(cls, value: str) -> str:
-        return _regex(value)
-
-
-ResponseCriterion: TypeAlias = Annotated[ResponseContains | ResponseRegexPresent, Field(discriminator="type")]
-
-
 class AgentPromptResponseVerifier(_Verifier):
     """Check the agent's reply to one prompt."""
 
     type: Literal["agent_prompt_response_verifier"]
     prompt_id: Text
-    criteria: Annotated[tuple[ResponseCriterion, ...], BeforeValidator(_listed), Field(min_length=1)]
+    criteria: Annotated[tuple[ResponseCriterion, ...], Listed, Field(min_length=1)]
 
 
 class AggregateVerifiers(_Verifier):
@@ -382,63 +332,29 @@ class DeploySandbox(BaseStep):
         return super().unplayable()
 
 
-class _Paths(_Data):
-    paths: Annotated[Names, Field(min_length=1)]
-    """Absolute, or relative to the step's base_dir."""
-    weight: Number = 1.0
-    criterion: str = ""
-
-
-class ProbeFileExists(_Paths):
-    type: Literal["probe_file_exists"]
-
-
-class ProbeDirExists(_Paths):
-    type: Literal["probe_dir_exists"]
-
-
-class ProbeFileContains(_Paths):
-    type: Literal["probe_file_contains"]
-    expected: Text = Field(validation_alias=AliasChoices("expected", "value"))
-    """A regular expression, searched for in the first of `paths`."""
-
-    @field_validator("expected")
-    @classmethod
-    def _compiles(cls, value: str) -> str:
-        return _regex(value)
-
-
-class BashCmdSucceeds(_Data):
-    type: Literal["bash_cmd_succeeds"]
-    bash_cmd: Text
-    weight: Number = 1.0
-    criterion: str = ""
-
-
-SandboxCriterion: TypeAlias = Annotated[
-    ProbeFileExists | ProbeDirExists | ProbeFileContains | BashCmdSucceeds, Field(discriminator="type")
-]
-
-
 class VerifySandbox(_Verifier):
     """Probe files and run commands in a sandbox."""
 
     type: Literal["verify_sandbox"]
-    criteria: Annotated[tuple[SandboxCriterion, ...], BeforeValidator(_listed), Field(min_length=1)]
+    criteria: Annotated[tuple[SandboxCriterion, ...], Listed, Field(min_length=1)]
     sandbox_name: str | None = None
-    """None: the agent's own sandbox."""
+    """None: the agent's sandbox."""
     agent_name: str | None = None
     base_dir: Text = "/app"
     shell_timeout_seconds: Seconds = 120.0
     """For each criterion."""
 
+    @field_validator("sandbox_name", "agent_name")
+    @classmethod
+    def _blank(cls, value: str | None) -> str | None:
+        """A blank name stands for none."""
+        return value if value and value.strip() else None
 
-def _regex(pattern: str) -> str:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise ValueError(f"is no regular expression ({error}); mend {pattern!r}") from None
-    return pattern
+    def unplayable(self) -> str | None:
+        for criterion in self.criteria:
+            if isinstance(criterion, Judged):
+                return f"its criterion of type {criterion.type!r} needs a judge"
+        return super().unplayable()
 
 
 Verifier: TypeAlias = EnvOutcomeVerifier | AgentPromptResponseVerifier | VerifySandbox | AggregateVerifiers

@@ -16,7 +16,7 @@ from agent_env.bundle.validation import Place
 
 __all__ = ["StoredTask", "StoredTasks", "TaskFiles", "read_task_files"]
 
-_LINE_KEYS = ("name", "steps", "replayable")
+_LINE_KEYS = ("name", "steps", "replayable", "tags")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +144,9 @@ def _read_line(
     if not isinstance(replayable, bool):
         problems.add(entry.file, f"{where}: replayable", "it is neither true nor false", "write true or false")
         replayable = True
+    tags = value.get("tags", {})
+    if not isinstance(tags, dict) or not all(isinstance(tag, str) for tag in tags.values()):
+        problems.add(entry.file, f"{where}: tags", "it is no object of texts", 'write {"KEY": "VALUE", ...}')
     if "steps" not in value:
         problems.add(entry.file, f"{where}: steps", "it is missing", "add the task's steps")
     elif name is not None:

@@ -1,0 +1,45 @@
+"""The kinds of field that step models are made of: JSON in, frozen data out, nothing coerced."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+__all__ = ["Data", "Listed", "ListedOrNull", "Names", "Number", "Pattern", "Seconds", "Text"]
+
+
+class Data(BaseModel):
+    """A JSON object: fields that it doesn't know are ignored, types are never converted."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+
+def _listed(value: object) -> object:
+    """A JSON array as a tuple; anything else is left to be refused."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _listed_or_null(value: object) -> object:
+    return () if value is None else _listed(value)
+
+
+def _compiles(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ValueError(f"it is no regular expression ({error}); mend {pattern!r}") from None
+    return pattern
+
+
+Listed = BeforeValidator(_listed)
+"""Annotates a tuple: a JSON array."""
+ListedOrNull = BeforeValidator(_listed_or_null)
+"""Annotates a tuple: a JSON array, or null for an empty one."""
+Text = Annotated[str, Field(min_length=1)]
+Names = Annotated[tuple[Text, ...], Listed]
+Pattern = Annotated[Text, AfterValidator(_compiles)]
+"""A regular expression of `re`."""
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
