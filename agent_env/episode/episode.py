@@ -42,7 +42,7 @@ from agent_env.episode.types import (
     ToolResult,
     no_listener,
 )
-from agent_env.episode.verify import Reply, Scoring, Unscorable
+from agent_env.episode.verify import Reply, Scorer, Unscorable
 from agent_env.sandbox.interface import Sandbox, SandboxError, VerifierFailed
 
 __all__ = ["Episode"]
@@ -50,9 +50,10 @@ __all__ = ["Episode"]
 logger = logging.getLogger(__name__)
 
 REFUSED_ARGUMENTS = re.compile(
-    r"(Error executing tool [^:]*: )?\d+ validation errors? for |Input validation error: |Error validating arguments"
+    r"(Error executing tool [^:]*: )?\d+ validation errors? for |Input validation error: "
+    r"|[\w.-]+: (unknown argument|missing argument|argument) "
 )
-"""How the public SDKs begin the error of a tool whose arguments don't fit its schema (mcp, FastMCP)."""
+"""How an error begins that says that the arguments don't fit the tool's schema: in mcp and FastMCP, and in ours."""
 
 
 class Episode:
@@ -73,7 +74,7 @@ class Episode:
         verify_timeout: float = 60.0,
         reward: Reward = None,
     ) -> None:
-        """verify_timeout: seconds for each verifier; reward: how scores make the reward (see `scores.reward_of`)."""
+        """verify_timeout: seconds for each verifier; reward: how scores make the reward; None: the task's `reward_step`."""
         self.id = episode_id
         self.task = task
         self.turn = 0
@@ -88,9 +89,9 @@ class Episode:
         """Set when an env has ended by itself; `lost_reason` says why."""
         self.lost_reason: str | None = None
         self._stage = Stage(bundle, sandbox, episode_id, _role(task), self._on_lost)
-        self._scoring = Scoring(bundle, sandbox, verify_timeout)
+        self._scorer = Scorer(bundle, sandbox, verify_timeout)
         self._listener = listener
-        self._reward = reward
+        self._reward = reward if reward is not None else task.reward_step
         self._next = 0
         """The step to play next."""
         self._replies: list[Reply] = []
@@ -154,7 +155,7 @@ class Episode:
                     return await self._open_turn()
             except StepFailed as failed:
                 raise self._failed(failed.reason, str(failed)) from failed
-            outcome = Outcome(self._make_reward(), dict(self._scoring.scores))
+            outcome = Outcome(self._make_reward(), dict(self._scorer.scores))
         self.done = True
         self._tell("scored", seconds=time.monotonic() - began, reward=outcome.reward, scores=outcome.scores)
         return outcome
@@ -187,9 +188,9 @@ class Episode:
             self._next += len(deploys) or 1
 
     async def _score(self, step: Verifier) -> None:
-        env_id = step.named_env
+        env_id = step.env_id if isinstance(step, EnvOutcomeVerifier) else None
         try:
-            await self._scoring.run(step, self._stage.env(env_id, step) if env_id else None, self._replies)
+            await self._scorer.run(step, self._stage.env(env_id, step) if env_id else None, self._replies)
         except (Unscorable, VerifierFailed, PeerError, SandboxError) as error:
             live = self._stage.find(env_id) if env_id else None
             # A verifier fails when its env is gone; only the env's end says which of the two went wrong.
@@ -200,7 +201,7 @@ class Episode:
             raise StepFailed(text, Failure.UNSCORED) from error
 
     def _make_reward(self) -> float:
-        scores = self._scoring.scores
+        scores = self._scorer.scores
         try:
             return reward_of(scores, self._reward)
         except Exception as error:  # the user's function may raise anything

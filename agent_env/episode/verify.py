@@ -19,7 +19,7 @@ from agent_env.episode.replies import reply_rows
 from agent_env.episode.scores import aggregate
 from agent_env.sandbox.interface import Sandbox, Verification
 
-__all__ = ["Reply", "Scoring", "Unscorable"]
+__all__ = ["Reply", "Scorer", "Unscorable"]
 
 
 class Unscorable(Exception):
@@ -42,7 +42,7 @@ class Reply:
 
 
 @dataclass(slots=True)
-class Scoring:
+class Scorer:
     """Runs verifier steps and keeps their scores, by step id, and their rows, by verifier id."""
 
     bundle: Bundle

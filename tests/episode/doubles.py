@@ -236,6 +236,7 @@ def make_task(*steps: BaseStep, env_ids: Sequence[str] | None = None) -> Task:
         for step in played
         if isinstance(step, PromptAgent)
     )
+    scores = tuple(step.id for step in played if "verifier" in step.type)
     return Task(
         id="@local/test/count",
         name="count",
@@ -243,7 +244,8 @@ def make_task(*steps: BaseStep, env_ids: Sequence[str] | None = None) -> Task:
         turns=turns,
         agent_name=agent.agent_name,
         env_ids=tuple(env_ids or (step.env_id for step in played if isinstance(step, DeployEnv))),
-        scores=tuple(step.id for step in played if step.type.endswith("verifier") or step.type.endswith("verifiers")),
+        scores=scores,
+        reward_step=scores[0] if len(scores) == 1 else None,
     )
 
 

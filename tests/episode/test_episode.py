@@ -3,57 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent_env.bundle.model import Task
 from agent_env.env import Env, tool
-from agent_env.episode import END_TURN_TOOL, Episode, EpisodeFailed, ErrorKind, Failure, Outcome, Prompt
+from agent_env.episode import END_TURN_TOOL, EpisodeFailed, ErrorKind, Failure, Outcome, Prompt
 from agent_env.sandbox.interface import EnvInstance, Verification, VerifierFailed
 
-from .doubles import (
-    AGENT,
-    DEPLOY,
-    PROMPT,
-    VERIFY,
-    Counter,
-    FakeSandbox,
-    Heard,
-    count_out_of_ten,
-    make_bundle,
-    make_task,
-    step,
-)
-
-
-@pytest.fixture
-def sandbox() -> FakeSandbox:
-    return FakeSandbox({"counter": Counter}, count_out_of_ten)
-
-
-@pytest.fixture
-def heard() -> Heard:
-    return Heard()
-
-
-Make = Callable[..., Episode]
-
-
-@pytest.fixture
-async def make(sandbox: FakeSandbox, heard: Heard, tmp_path: Path) -> AsyncIterator[Make]:
-    made: list[Episode] = []
-
-    def make(task: Task | None = None, **options: Any) -> Episode:
-        bundle = make_bundle(tmp_path)
-        made.append(Episode(task or make_task(), bundle, sandbox, episode_id="e1", listener=heard, **options))
-        return made[-1]
-
-    yield make
-    for episode in made:
-        await episode.close()
+from .conftest import Make
+from .doubles import AGENT, DEPLOY, PROMPT, VERIFY, Counter, FakeSandbox, Heard, make_task, step
 
 
 def counter(sandbox: FakeSandbox) -> Counter:
@@ -145,6 +104,15 @@ async def test_tools_own_error_text_is_kept(make: Make) -> None:
     await episode.start()
     result = await episode.call("fail", {"message": "no such file: a.txt"})
     assert (result.error, result.message) == (ErrorKind.EXECUTION, "no such file: a.txt")
+
+
+@pytest.mark.parametrize("arguments", [{}, {"amount": "3"}, {"amount": True}, {"amount": 1, "by": 2}])
+async def test_arguments_that_the_tool_refuses_are_the_models_error(make: Make, arguments: Any) -> None:
+    episode = make()
+    await episode.start()
+    result = await episode.call("add", arguments)
+    assert result.error is ErrorKind.INVALID_ARGUMENTS
+    assert "argument" in result.message
 
 
 async def test_late_call_times_out_and_the_env_stays(make: Make, sandbox: FakeSandbox) -> None:
