@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,8 @@ __all__ = ["Envs", "read_envs"]
 
 _KEYS = ("type", "id", "environment_name", "image", "env_provider_type")
 _TYPE = "mcp_server"
+_NO_PACKAGE = re.compile(r"#|agent[-_.]env(?![\w.-])", re.IGNORECASE)
+"""Lines of a requirements file that ask for nothing: `agent_env.env` is on each env's path."""
 
 
 @dataclass(slots=True)
@@ -131,7 +134,7 @@ def _lists_packages(path: Path) -> bool:
     if not path.is_file():
         return False
     lines = read_small(path).decode("utf-8", "replace").splitlines()
-    return any(line.strip() and not line.strip().startswith("#") for line in lines)
+    return any(line.strip() and not _NO_PACKAGE.match(line.strip()) for line in lines)
 
 
 def _card_name(server: Path) -> str | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent_env.bundle.files import Unreadable, fold, is_leaving, read_small
-from agent_env.bundle.problems import Problems
+from agent_env.bundle.problems import Problems, printable
 
 __all__ = ["ALIASES", "KINDS", "Entry", "Layout", "misspelled", "read_layout"]
 
@@ -102,7 +102,9 @@ def _entries(root: Path, kind: str, names: list[str], problems: Problems) -> tup
     found = []
     for name in _names(root / kind, kind, problems) or ():
         file, path = f"{kind}/{name}", root / kind / name
-        if endings and path.is_dir():
+        if not printable(name):
+            problems.add(file, "", "its name has characters that can't be shown", "rename it")
+        elif endings and path.is_dir():
             problems.add(file, "", f"it is a folder, and {kind} are files", f"write {kind}/NAME{endings[0]}")
         elif endings:
             ending = next((ending for ending in endings if name.endswith(ending)), None)

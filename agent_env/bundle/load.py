@@ -18,7 +18,8 @@ from agent_env.bundle.model import Bundle, BundleError, LeftOut, Split
 from agent_env.bundle.problems import Problems, closest
 from agent_env.bundle.reader import TaskReader
 from agent_env.bundle.references import Scope
-from agent_env.bundle.tasks import StoredTasks, TaskFiles, read_task_files
+from agent_env.bundle.stored import StoredTasks
+from agent_env.bundle.tasks import TaskFiles, read_task_files
 
 __all__ = ["load_bundle"]
 
@@ -126,7 +127,7 @@ def _evals(entries: Sequence[Entry], tasks: TaskFiles, problems: Problems) -> di
             if not isinstance(name, str) or name not in known:
                 fix = closest(str(name), known, "tasks")
                 problems.add(entry.file, f"tasks[{index}]", f"the bundle has no task {name!r}", fix)
-            elif name in tasks.stored or name in tasks.left_out or name in tasks.malformed:
+            elif name in tasks:
                 evals[entry.name].append(name)
             else:
                 evals[entry.name].extend(tasks.lists[name])

@@ -133,6 +133,8 @@ class Task:
     agent is and started with it; None: it has none. A step without `sandbox_name` means this one."""
     replayable: bool = True
     """False: a lost env is never recovered by playing the same calls again."""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    """What the author groups tasks by, as {"duration": "4h"}: for reports, never seen by a model."""
     toolset: str = ""
     """Equal for tasks that offer equal tools (same agent envs and tool-access steps): one deploy lists them all."""
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from agent_env.bundle.model import Problem
 
-__all__ = ["Problems", "closest", "show"]
+__all__ = ["Problems", "closest", "printable", "show"]
 
 _UNSHOWN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Unicode categories that a terminal line can't hold: controls, formats, lone surrogates, line separators."""
@@ -33,7 +33,14 @@ class Problems:
 
 def show(text: str) -> str:
     """`text` on one printable line: control characters and bytes that aren't UTF-8 are escaped."""
+    if text.isascii() and text.isprintable():
+        return text
     return "".join(ascii(c)[1:-1] if unicodedata.category(c) in _UNSHOWN else c for c in text)
+
+
+def printable(text: str) -> bool:
+    """Whether `text` can be shown, and written as UTF-8, as it is."""
+    return not any(unicodedata.category(c) in _UNSHOWN for c in text)
 
 
 def closest(word: str, known: Iterable[str], noun: str) -> str:

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
 
+from agent_env.bundle.checks import check_deployed, check_verifiers
 from agent_env.bundle.model import LeftOut, Task, Turn
 from agent_env.bundle.order import Cycle, play_order
 from agent_env.bundle.problems import Problems, closest
 from agent_env.bundle.references import NotPlayable, Scope, resolve
 from agent_env.bundle.steps import (
-    AgentPromptResponseVerifier,
     AggregateVerifiers,
     DeployAgent,
     DeployEnv,
     DeploySandbox,
-    EnvOutcomeVerifier,
     LoadArtifact,
     ModifyEnvToolAccess,
     PromptAgent,
@@ -41,7 +40,14 @@ class TaskReader:
         self.scope = scope
 
     def read(
-        self, name: str, raw: object, place: Place, problems: Problems, *, replayable: bool = True
+        self,
+        name: str,
+        raw: object,
+        place: Place,
+        problems: Problems,
+        *,
+        replayable: bool = True,
+        tags: Mapping[str, str] | None = None,
     ) -> Task | LeftOut | None:
         """The task; or why it is left out; or None, with problems noted, if it isn't well formed."""
         before = len(problems)
@@ -58,9 +64,9 @@ class TaskReader:
             if len(problems) > before:
                 return None
             agent = draft.agent()
-            draft.check_order(agent)
-            draft.check_verifiers()
-            task = draft.task(agent, replayable)
+            check_deployed(draft.steps, agent.agent_name, draft.report)
+            check_verifiers(draft.steps, draft.report)
+            task = draft.task(agent, replayable, tags or {})
         except NotPlayable as error:
             step = error.step
             return LeftOut(name, step.id if step else "", step.type if step else "", str(error))
@@ -118,78 +124,7 @@ class _Draft:
             raise NotPlayable(None, f"it deploys the agent {prompted[0]!r} {len(deploys)} times instead of once")
         return deploys[0]
 
-    def check_order(self, agent: DeployAgent) -> None:
-        """Whatever a step acts on must be there when it is played."""
-        envs: set[str] = set()
-        sandboxes: set[str] = set()
-        agent_there = False
-        for step in self.steps:
-            if isinstance(step, DeployEnv):
-                if step.env_id in envs:
-                    self.report(step, "env_id", f"the env {step.env_id!r} is deployed already", "deploy it once")
-                envs.add(step.env_id)
-            elif isinstance(step, DeploySandbox):
-                if step.sandbox_name in sandboxes:
-                    what = f"the sandbox {step.sandbox_name!r} is deployed already"
-                    self.report(step, "sandbox_name", what, "deploy it once")
-                sandboxes.add(step.sandbox_name)
-            elif isinstance(step, DeployAgent):
-                agent_there = True
-                for index, env_id in enumerate(step.env_ids):
-                    self._check_there(step, f"env_ids.{index}", "env", env_id, envs)
-                if step.sandbox_name is not None:
-                    self._check_there(step, "sandbox_name", "sandbox", step.sandbox_name, sandboxes)
-            elif isinstance(step, PromptAgent) and not agent_there:
-                what = f"the agent {step.agent_name!r} is prompted before it is deployed"
-                self.report(step, "agent_name", what, "put its deploy_agent step before")
-            elif isinstance(step, LoadArtifact | VerifySandbox) and getattr(step, "env_id", None) is None:
-                if step.sandbox_name is not None:
-                    self._check_there(step, "sandbox_name", "sandbox", step.sandbox_name, sandboxes)
-                elif step.agent_name not in (None, agent.agent_name) or not agent_there:
-                    name = step.agent_name or agent.agent_name
-                    self.report(
-                        step, "agent_name", f"no agent {name!r} is deployed before it", "put deploy_agent before"
-                    )
-            elif isinstance(named := getattr(step, "env_id", None), str):
-                self._check_there(step, "env_id", "env", named, envs)
-
-    def _check_there(self, step: Step, field: str, noun: str, name: str, there: set[str]) -> None:
-        if name not in there:
-            fix = f"put a deploy_{noun} step for it before"
-            self.report(step, field, f"the {noun} {name!r} is not deployed before it", fix)
-
-    def check_verifiers(self) -> None:
-        """Prompts and verifiers are named once, and before they are needed."""
-        prompts: set[str] = set()
-        verifiers: dict[str, Step] = {}
-        for step in self.steps:
-            if isinstance(step, PromptAgent) and step.prompt_id is not None:
-                if step.prompt_id in prompts:
-                    what = f"the prompt_id {step.prompt_id!r} is taken by an earlier prompt"
-                    self.report(step, "prompt_id", what, "give each prompt its own")
-                prompts.add(step.prompt_id)
-            if isinstance(step, AgentPromptResponseVerifier | EnvOutcomeVerifier):
-                prompt_id = step.prompt_id
-                if prompt_id is not None and prompt_id not in prompts:
-                    fix = closest(prompt_id, prompts, "prompt_ids before it")
-                    self.report(step, "prompt_id", f"no prompt before it has the prompt_id {prompt_id!r}", fix)
-            if isinstance(step, AggregateVerifiers):
-                for index, verifier_id in enumerate(step.verifier_ids):
-                    found = verifiers.get(verifier_id)
-                    if found is None:
-                        what = f"no verifier before it has the verifier_id {verifier_id!r}"
-                        fix = closest(verifier_id, verifiers, "verifier_ids before it")
-                        self.report(step, f"verifier_ids.{index}", what, fix)
-                    elif isinstance(found, AggregateVerifiers):
-                        what = f"{verifier_id!r} is an aggregate, which has no rows of its own"
-                        self.report(step, f"verifier_ids.{index}", what, "name the verifiers that it takes in")
-            if isinstance(step, Verifier) and step.verifier_id is not None:
-                if step.verifier_id in verifiers:
-                    what = f"the verifier_id {step.verifier_id!r} is taken by an earlier step"
-                    self.report(step, "verifier_id", what, "give each verifier its own")
-                verifiers[step.verifier_id] = step
-
-    def task(self, agent: DeployAgent, replayable: bool) -> Task:
+    def task(self, agent: DeployAgent, replayable: bool, tags: Mapping[str, str]) -> Task:
         scorers = [step for step in self.steps if isinstance(step, Verifier)]
         if not scorers:
             raise NotPlayable(None, "it has no verifier step, so nothing gives a score")
@@ -206,6 +141,7 @@ class _Draft:
             sandboxes=tuple(step.sandbox_name for step in self.steps if isinstance(step, DeploySandbox)),
             agent_sandbox=sandbox,
             replayable=replayable,
+            tags=tags,
             toolset=self._toolset(agent, sandbox),
         )
 

@@ -1,54 +1,24 @@
-"""Task files: a `.json` file has one task's steps, a `.jsonl` file one task a line. Kept as text, parsed on demand."""
+"""Task files: a `.json` file holds one task's steps, a `.jsonl` file one task a line."""
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from agent_env.bundle.files import Unreadable, open_regular, read_small
 from agent_env.bundle.layout import Entry
 from agent_env.bundle.model import LeftOut, Scoring, Task
-from agent_env.bundle.problems import Problems, closest
+from agent_env.bundle.problems import Problems, closest, printable
 from agent_env.bundle.reader import TaskReader
+from agent_env.bundle.stored import StoredTask
 from agent_env.bundle.strict import MAX_FILE_BYTES, Malformed, decode, read_json
 from agent_env.bundle.validation import Place
 
-__all__ = ["StoredTask", "StoredTasks", "TaskFiles", "read_task_files"]
+__all__ = ["TaskFiles", "read_task_files"]
 
 _LINE_KEYS = ("name", "steps", "replayable", "tags")
-
-
-@dataclass(frozen=True, slots=True)
-class StoredTask:
-    """A task that was found playable, as the text that it was read from, compressed."""
-
-    name: str
-    packed: bytes
-    is_line: bool
-    """Whether the text is a line of a `.jsonl` file: an object, not an array of steps."""
-
-
-class StoredTasks:
-    """A `TaskList` that parses each task when it is asked for."""
-
-    def __init__(self, stored: Sequence[StoredTask], reader: TaskReader) -> None:
-        self._stored = stored
-        self._reader = reader
-
-    def __len__(self) -> int:
-        return len(self._stored)
-
-    def __getitem__(self, index: int, /) -> Task:
-        stored = self._stored[index]
-        value = read_json(zlib.decompress(stored.packed).decode())
-        steps, replayable = (value["steps"], value.get("replayable", True)) if stored.is_line else (value, True)
-        task = self._reader.read(stored.name, steps, Place(""), Problems(), replayable=replayable)
-        assert isinstance(task, Task), f"{stored.name!r} was playable when the bundle was loaded"
-        return task
-
-    def __iter__(self) -> Iterator[Task]:
-        return (self[index] for index in range(len(self)))
+_LINE = 'write one {"name": ..., "steps": [...]} a line'
 
 
 @dataclass(slots=True)
@@ -64,13 +34,29 @@ class TaskFiles:
     """The names of all tasks of each `.jsonl` file, by its name without the ending."""
     scorings: dict[tuple[tuple[str, ...], str | None], Scoring] = field(default_factory=dict)
 
+    def __contains__(self, name: object) -> bool:
+        return name in self.stored or name in self.left_out or name in self.malformed
+
+    def keep(self, name: str, read: Task | LeftOut | None, data: bytes, *, is_line: bool) -> None:
+        """Keep a task as it was read: from `data`, a file or a line."""
+        if read is None:
+            self.malformed.add(name)
+        elif isinstance(read, LeftOut):
+            self.left_out[name] = read
+        else:
+            self.stored[name] = StoredTask.pack(name, data, is_line=is_line)
+            key = (read.scores, read.reward_step)
+            known = self.scorings.get(key)
+            count, example = (known.tasks + 1, known.example) if known else (1, name)
+            self.scorings[key] = Scoring(*key, tasks=count, example=example)
+
 
 def read_task_files(entries: Iterable[Entry], reader: TaskReader, problems: Problems) -> TaskFiles:
     files = TaskFiles()
     for entry in entries:
         try:
             if entry.file.endswith(".jsonl"):
-                _read_lines(entry, reader, files, problems)
+                _Lines(entry, reader, files, problems).read()
             else:
                 _read_one(entry, reader, files, problems)
         except Unreadable as error:
@@ -80,7 +66,9 @@ def read_task_files(entries: Iterable[Entry], reader: TaskReader, problems: Prob
 
 def _read_one(entry: Entry, reader: TaskReader, files: TaskFiles, problems: Problems) -> None:
     data = read_small(entry.path)
-    if not _free(entry.name, entry.file, "", files, problems):
+    if entry.name in files:
+        what = f"the name {entry.name!r} is taken by a task of another file"
+        problems.add(entry.file, "", what, "give each task its own")
         return
     try:
         steps = read_json(decode(data))
@@ -89,89 +77,81 @@ def _read_one(entry: Entry, reader: TaskReader, files: TaskFiles, problems: Prob
         for flaw in error.flaws:
             problems.add(entry.file, *flaw)
         return
-    read = reader.read(entry.name, steps, Place(entry.file), problems)
-    _keep(read, entry.name, data, files, is_line=False)
+    files.keep(entry.name, reader.read(entry.name, steps, Place(entry.file), problems), data, is_line=False)
 
 
-def _read_lines(entry: Entry, reader: TaskReader, files: TaskFiles, problems: Problems) -> None:
-    names = files.lists.setdefault(entry.name, [])
-    with open_regular(entry.path) as file:
+class _Lines:
+    """A `.jsonl` file being read."""
+
+    def __init__(self, entry: Entry, reader: TaskReader, files: TaskFiles, problems: Problems) -> None:
+        self.entry = entry
+        self.reader = reader
+        self.files = files
+        self.problems = problems
+        self.names: list[str] = []
+
+    def problem(self, line: int, key: str, what: str, fix: str) -> None:
+        self.problems.add(self.entry.file, f"line {line}: {key}" if key else f"line {line}", what, fix)
+
+    def read(self) -> None:
+        self.files.lists[self.entry.name] = self.names
         number = 0
-        while line := file.readline(MAX_FILE_BYTES + 1):
-            number += 1
-            if len(line) > MAX_FILE_BYTES:
-                what = f"the line is longer than {MAX_FILE_BYTES >> 20} MiB"
-                problems.add(entry.file, f"line {number}", what, "write one task a line")
-                return
-            if line.strip():
-                _read_line(line, number, entry, names, reader, files, problems)
-    if not names and not number:
-        problems.add(entry.file, "", "the file is empty", 'write one {"name": ..., "steps": [...]} a line')
+        with open_regular(self.entry.path) as file:
+            while data := file.readline(MAX_FILE_BYTES + 1):
+                number += 1
+                if len(data) > MAX_FILE_BYTES:
+                    self.problem(number, "", f"the line is longer than {MAX_FILE_BYTES >> 20} MiB", _LINE)
+                    return
+                if data.strip():
+                    self.line(number, data)
+        if not number:
+            self.problems.add(self.entry.file, "", "the file is empty", _LINE)
 
+    def line(self, number: int, data: bytes) -> None:
+        before = len(self.problems)
+        try:
+            value = read_json(decode(data))
+        except Malformed as error:
+            for flaw in error.flaws:
+                inside = flaw.place.removeprefix("line 1").strip()
+                self.problem(number, inside, flaw.what, flaw.fix)
+            return
+        if not isinstance(value, dict):
+            self.problem(number, "", "the line is no object", _LINE)
+            return
+        name = self.name(number, value)
+        self.check_keys(number, value)
+        if name is None or "steps" not in value:
+            return
+        self.names.append(name)
+        read = self.reader.read(
+            name,
+            value["steps"],
+            Place(self.entry.file, f"line {number}: steps"),
+            self.problems,
+            replayable=value.get("replayable", True),
+            tags=value.get("tags"),
+        )
+        self.files.keep(name, read if len(self.problems) == before else None, data, is_line=True)
 
-def _read_line(
-    line: bytes,
-    number: int,
-    entry: Entry,
-    names: list[str],
-    reader: TaskReader,
-    files: TaskFiles,
-    problems: Problems,
-) -> None:
-    where = f"line {number}"
-    try:
-        value = read_json(decode(line))
-    except Malformed as error:
-        for flaw in error.flaws:
-            inside = flaw.place.removeprefix("line 1").strip()
-            place = f"{where} {inside}" if flaw.place.startswith("line 1 ") else f"{where}: {inside}"
-            problems.add(entry.file, place if inside else where, flaw.what, flaw.fix)
-        return
-    before = len(problems)
-    if not isinstance(value, dict):
-        problems.add(entry.file, where, "the line is no object", 'write {"name": ..., "steps": [...]}')
-        return
-    for key in value:
-        if key not in _LINE_KEYS:
-            fix = closest(key, _LINE_KEYS, "keys")
-            problems.add(entry.file, f"{where}: {key}", f"{key!r} is no key of a task line", fix)
-    name, replayable = value.get("name"), value.get("replayable", True)
-    if not isinstance(name, str) or not name or any(ord(character) < 32 for character in name):
-        problems.add(entry.file, f"{where}: name", "the task has no name", "give it a text of its own, on one line")
-        name = None
-    elif not _free(name, entry.file, f"{where}: name", files, problems):
-        name = None
-    if not isinstance(replayable, bool):
-        problems.add(entry.file, f"{where}: replayable", "it is neither true nor false", "write true or false")
-        replayable = True
-    tags = value.get("tags", {})
-    if not isinstance(tags, dict) or not all(isinstance(tag, str) for tag in tags.values()):
-        problems.add(entry.file, f"{where}: tags", "it is no object of texts", 'write {"KEY": "VALUE", ...}')
-    if "steps" not in value:
-        problems.add(entry.file, f"{where}: steps", "it is missing", "add the task's steps")
-    elif name is not None:
-        names.append(name)
-        steps = Place(entry.file, f"{where}: steps")
-        read = reader.read(name, value["steps"], steps, problems, replayable=replayable)
-        _keep(read if len(problems) == before else None, name, line, files, is_line=True)
+    def name(self, number: int, value: dict[str, Any]) -> str | None:
+        name = value.get("name")
+        if not isinstance(name, str) or not name.strip() or not printable(name):
+            self.problem(number, "name", "the task has no name", "give it a text of its own, on one line")
+            return None
+        if name in self.files:
+            self.problem(number, "name", f"the name {name!r} is taken by an earlier task", "give each task its own")
+            return None
+        return name
 
-
-def _free(name: str, file: str, place: str, files: TaskFiles, problems: Problems) -> bool:
-    if name not in files.stored and name not in files.left_out and name not in files.malformed:
-        return True
-    problems.add(file, place, f"the name {name!r} is taken by an earlier task", "give each task its own")
-    return False
-
-
-def _keep(read: Task | LeftOut | None, name: str, data: bytes, files: TaskFiles, *, is_line: bool) -> None:
-    if read is None:
-        files.malformed.add(name)
-        return
-    if isinstance(read, LeftOut):
-        files.left_out[name] = read
-        return
-    files.stored[name] = StoredTask(name, zlib.compress(data, 1), is_line)
-    key = (read.scores, read.reward_step)
-    known = files.scorings.get(key)
-    count, example = (known.tasks + 1, known.example) if known else (1, name)
-    files.scorings[key] = Scoring(*key, tasks=count, example=example)
+    def check_keys(self, number: int, value: dict[str, Any]) -> None:
+        for key in value:
+            if key not in _LINE_KEYS:
+                self.problem(number, key, f"{key!r} is no key of a task line", closest(key, _LINE_KEYS, "keys"))
+        if "steps" not in value:
+            self.problem(number, "steps", "it is missing", "add the task's steps")
+        if not isinstance(value.get("replayable", True), bool):
+            self.problem(number, "replayable", "it is neither true nor false", "write true or false")
+        tags = value.get("tags", {})
+        if not isinstance(tags, dict) or not all(isinstance(tag, str) for tag in tags.values()):
+            self.problem(number, "tags", "it is no object of texts", 'write {"KEY": "VALUE", ...}')
