@@ -15,6 +15,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "quickstart": ("agent_env.quickstart", "play GridSim end to end on this machine: serve, write rows, play, filter"),
     "serve": ("agent_env.openenv.serve", "serve a bundle over OpenEnv"),
     "session-server": ("agent_env.training.session_server", "a local stand-in for Miles' session server"),
+    "sandboxes": (
+        "agent_env.sandbox.sandboxes",
+        "list the sandboxes on this machine; --prune removes dead owners' ones",
+    ),
 }
 """Name -> module with `add_arguments(parser)` and `main(arguments) -> exit code`, and one line of help."""
 

@@ -3,7 +3,8 @@
 # Needs root and Linux; installs Debian's docker.io if there is no dockerd.
 #
 #   eval "$(scripts/docker_engine.sh start)"    starts it and sets DOCKER_HOST
-#   scripts/docker_engine.sh image [TAG]        builds an image of this machine's Python (default agentenv-python:local)
+#   scripts/docker_engine.sh image [TAG]        makes an image of this machine's Python (default agentenv-python:local)
+#                                               on the engine that DOCKER_HOST names, or on this one
 #   scripts/docker_engine.sh stop               stops it and removes all that it left
 #
 # Settings (environment):
@@ -62,10 +63,10 @@ start() {
 # The machine's own Python as an image: no registry is asked.
 image() {
   local tag=${1:-agentenv-python:local} root
-  root=$(mktemp -d "$dir/rootfs.XXXXXX")
+  root=$(mktemp -d)
   "${PYTHON:-python3}" "$scripts/python_rootfs.py" "$root" >&2
   tar -C "$root" --numeric-owner --owner=0 --group=0 -c . |
-    docker -H "$host" import -c 'ENV PATH=/usr/local/bin:/usr/bin:/bin' - "$tag" >&2
+    docker -H "${DOCKER_HOST:-$host}" import -c 'ENV PATH=/usr/local/bin:/usr/bin:/bin' - "$tag" >&2
   rm -rf "$root"
   echo "$tag"
 }
@@ -98,5 +99,5 @@ case "${1:-}" in
   start) start ;;
   image) shift; image "$@" ;;
   stop) stop ;;
-  *) sed -n '2,14p' "$0" >&2; exit 2 ;;
+  *) sed -n '2,15p' "$0" >&2; exit 2 ;;
 esac

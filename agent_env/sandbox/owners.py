@@ -18,7 +18,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-__all__ = ["Owner", "OwnerState", "is_alive", "owner_state", "private_folder", "reap_folders", "this_owner"]
+__all__ = [
+    "Owner",
+    "OwnerState",
+    "is_alive",
+    "list_folders",
+    "owner_state",
+    "private_folder",
+    "reap_folders",
+    "this_owner",
+]
 
 OwnerState = Literal["alive", "dead", "unknown"]
 """`unknown`: of another host or another pid namespace, so it can't be judged from here. Never removed on its own."""
@@ -82,17 +91,18 @@ def private_folder(owner: Owner | None = None) -> Path:
     return folder
 
 
-def reap_folders(owner: Owner | None = None) -> list[Path]:
-    """Remove the folders of dead owners, or the one of the owner given. Returns the paths of those removed."""
+def list_folders() -> list[Path]:
+    """The folders that there are, of any owner."""
     try:
-        root = _root()
+        return sorted(path for path in _root().iterdir() if Owner.parse(path.name))
     except OSError:
         return []
-    if owner is not None:
-        candidates = [root / str(owner)]
-    else:
-        candidates = [path for path in root.iterdir() if owner_state(path.name) == "dead"]
-    found = [path for path in candidates if path.is_dir() and not path.is_symlink()]
+
+
+def reap_folders(owner: Owner | None = None) -> list[Path]:
+    """Remove the folders of dead owners, or the one of the owner given. Returns the paths of those removed."""
+    wanted = None if owner is None else str(owner)
+    found = [path for path in list_folders() if (path.name == wanted if wanted else owner_state(path.name) == "dead")]
     for path in found:
         shutil.rmtree(path, ignore_errors=True)
     return [path for path in found if not path.exists()]

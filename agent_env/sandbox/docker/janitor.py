@@ -11,14 +11,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from agent_env.sandbox.owners import this_owner
 
-if TYPE_CHECKING:
-    pass
-
-__all__ = ["Janitor", "main"]
+__all__ = ["Janitor"]
 
 READY_TIMEOUT = 20.0
 END_TIMEOUT = 10.0

@@ -106,13 +106,14 @@ class DockerSandbox(Sandbox):
         try:
             await asyncio.to_thread(self._host.open)
             await self._janitor.start()
-        except (OSError, TimeoutError) as error:
-            raise SandboxUnavailable(f"the Docker sandbox can't be set up: {error}") from error
-        await asyncio.to_thread(reap_folders)
-        try:
+            await asyncio.to_thread(reap_folders)
             reaped = await self._engine.call("remove what dead servers left", _reap)
-        except EngineError as error:
-            raise SandboxUnavailable(str(error)) from error
+        except (OSError, TimeoutError, EngineError) as error:
+            await self.close()
+            raise SandboxUnavailable(f"the Docker sandbox can't be set up: {error}") from error
+        except BaseException:
+            await self.close()
+            raise
         if reaped:
             log.info("removed %d containers and networks of servers that are gone", reaped)
 
