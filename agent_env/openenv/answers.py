@@ -7,9 +7,10 @@ from typing import Any
 
 from agent_env.episode.types import EpisodeFailed, ErrorKind, Prompt, Tool, ToolResult
 from agent_env.openenv.messages import Observation
+from agent_env.openenv.play import Ended, Opened, Progress
 from agent_env.openenv.protocol import REASON_NO_EPISODE
 from agent_env.openenv.schemas import Action, ListTools, ResetRequest
-from agent_env.openenv.session import Ended, NoEpisode, Opened, Progress, Session
+from agent_env.openenv.session import NoEpisode, Session
 
 __all__ = ["call_value", "reset", "state_of", "step", "tool_list"]
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -17,13 +18,16 @@ from agent_env import __version__
 from agent_env.bundle import EnvSpec, Served, check_reward, resolve_bundles
 from agent_env.bundle.resolve import Reward, Source
 from agent_env.episode import Episode, Event, Listener
+from agent_env.monitor.metrics import Metrics
+from agent_env.monitor.traces import TraceWriter
 from agent_env.openenv.admission import Admission, AtCapacity, Closing
 from agent_env.openenv.auth import Guard, check_token
 from agent_env.openenv.catalog import Catalog, Place
 from agent_env.openenv.hostlimits import check_descriptors, raise_descriptors, warn_of_workers
 from agent_env.openenv.http_api import http_router
+from agent_env.openenv.play import EpisodeMaker, Tally
 from agent_env.openenv.replies import BodyLimit, ClientGone, JsonReply
-from agent_env.openenv.session import EpisodeMaker, SessionClosed
+from agent_env.openenv.session import SessionClosed
 from agent_env.openenv.sessions import Sessions
 from agent_env.openenv.shutdown import on_stop_signal
 from agent_env.openenv.status import status
@@ -31,6 +35,7 @@ from agent_env.openenv.tasks_api import tasks_router
 from agent_env.openenv.ws import WebSocketRoutes
 from agent_env.sandbox.choose import make_sandbox
 from agent_env.sandbox.interface import DeployFailed, Limits, Sandbox
+from agent_env.sandbox.pool import WarmPool
 
 __all__ = ["assemble", "build_app"]
 
@@ -51,6 +56,7 @@ def build_app(
     verify_timeout: float = 60.0,
     session_timeout: float = 600.0,
     shutdown_timeout: float = 20.0,
+    traces: Path | str | None = None,
     listeners: Sequence[Listener] = (),
 ) -> FastAPI:
     """An OpenEnv server of a bundle, as a FastAPI app: `uvicorn.run(build_app("gridsim-v1"))`. Times are in seconds.
@@ -70,6 +76,7 @@ def build_app(
     - `session_timeout`: how long a session made over HTTP lives while nobody uses it. A session on a WebSocket lives as
       long as the connection: silence is no reason to end it.
     - `shutdown_timeout`: for tearing every episode down at the end, and again for the sandbox.
+    - `traces`: a folder that gets a JSONL file of every episode's events.
     - `listeners`: called with every Event of every episode, on the event loop.
 
     Run one process a host (not `--workers`): limits and queue are a process's own.
@@ -88,8 +95,13 @@ def build_app(
         max_live=max_concurrent_envs,
     )
 
+    admission = Admission(max_concurrent_envs)
+    metrics = Metrics(lambda: _gauges(admission, chosen), lambda: chosen.tier.name)
+    writer = TraceWriter(Path(traces)) if traces is not None else None
+    hearing = (metrics, *((writer,) if writer else ()), *listeners)
+
     def tell(event: Event) -> None:
-        for listener in listeners:
+        for listener in hearing:
             listener(event)
 
     def make_episode(place: Place, episode_id: str) -> Episode:
@@ -109,17 +121,33 @@ def build_app(
         fingerprint=served.fingerprint,
         splits={name: split.tasks for name, split in served.splits.items()},
     )
-    return assemble(
+    app = assemble(
         catalog,
         make_episode,
         chosen,
-        envs,
-        max_concurrent_envs=max_concurrent_envs,
+        admission,
+        envs=envs,
         token=token,
+        tally=Tally(on_wait=metrics.waited),
         call_timeout=call_timeout,
         session_timeout=session_timeout,
         shutdown_timeout=shutdown_timeout,
+        at_end=writer.close if writer else None,
     )
+
+    @app.get("/metrics")
+    async def prometheus() -> Response:
+        """Metrics in Prometheus' text format."""
+        return Response(metrics.text(), media_type="text/plain; version=0.0.4")
+
+    return app
+
+
+def _gauges(admission: Admission, sandbox: Sandbox) -> dict[str, float]:
+    gauges: dict[str, float] = {"capacity": admission.limit, "live": admission.live, "waiting": admission.waiting}
+    if isinstance(sandbox, WarmPool):
+        gauges["warm"] = sum(sandbox.warm.values())
+    return gauges
 
 
 def _envs(served: Served) -> Iterable[EnvSpec]:
@@ -131,33 +159,35 @@ def assemble(
     catalog: Catalog,
     make_episode: EpisodeMaker,
     sandbox: Sandbox,
-    envs: Iterable[EnvSpec] = (),
+    admission: Admission,
     *,
-    max_concurrent_envs: int = 8,
+    envs: Iterable[EnvSpec] = (),
     token: str | None = None,
+    tally: Tally | None = None,
     call_timeout: float = 600.0,
     session_timeout: float = 600.0,
     shutdown_timeout: float = 20.0,
+    at_end: Callable[[], None] | None = None,
 ) -> FastAPI:
-    """The app, from its parts: what `build_app` makes of a bundle."""
-    admission = Admission(max_concurrent_envs)
+    """The app, from its parts: what `build_app` makes of a bundle. `app.state.status()` is what /status says."""
     if token is not None:
         check_token(token)
-    check_descriptors(max_concurrent_envs)
+    check_descriptors(admission.limit)
     sessions = Sessions(
         admission=admission,
         catalog=catalog,
         make_episode=make_episode,
         call_timeout=call_timeout,
         session_timeout=session_timeout,
+        tally=tally or Tally(),
     )
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         raise_descriptors()
-        warn_of_workers(max_concurrent_envs)
+        warn_of_workers(admission.limit)
         await sandbox.start()
-        _log.info("%s: sandbox %s, room for %d envs", catalog.name, sandbox.tier.name, max_concurrent_envs)
+        _log.info("%s: sandbox %s, room for %d envs", catalog.name, sandbox.tier.name, admission.limit)
         preparing = asyncio.create_task(_prepare(sandbox, envs))
         stopping: list[asyncio.Task[int]] = []
 
@@ -175,6 +205,8 @@ def assemble(
             if left:
                 _log.error("%d sessions were not through after %g s", left, shutdown_timeout)
             await _close(sandbox, shutdown_timeout)
+            if at_end is not None:
+                at_end()
 
     app = FastAPI(
         title=f"agent_env: {catalog.name}",
@@ -190,7 +222,8 @@ def assemble(
     routes = WebSocketRoutes(sessions)
     app.add_api_websocket_route("/ws", routes.ws)
     app.add_api_websocket_route("/mcp", routes.mcp)
-    app.include_router(http_router(sessions, lambda: status(sessions, sandbox.tier)))
+    app.state.status = lambda: status(sessions, sandbox.tier)
+    app.include_router(http_router(sessions, app.state.status))
     app.include_router(tasks_router(catalog))
     return app
 

@@ -16,6 +16,7 @@ from agent_env import __version__
 from agent_env.openenv import answers
 from agent_env.openenv.jsonrpc import JsonRpc
 from agent_env.openenv.messages import Observation, observation_body
+from agent_env.openenv.play import Progress
 from agent_env.openenv.replies import JsonReply, while_connected
 from agent_env.openenv.schemas import (
     ACTION_SCHEMA,
@@ -25,7 +26,7 @@ from agent_env.openenv.schemas import (
     ResetRequest,
     read_action,
 )
-from agent_env.openenv.session import Progress, Session
+from agent_env.openenv.session import Session
 from agent_env.openenv.sessions import Sessions
 
 __all__ = ["http_router"]

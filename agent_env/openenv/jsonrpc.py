@@ -16,8 +16,9 @@ from agent_env.episode.types import EpisodeFailed, ErrorKind, Prompt, ToolResult
 from agent_env.openenv.admission import AtCapacity, Closing
 from agent_env.openenv.answers import call_value, tool_list
 from agent_env.openenv.messages import Unsendable, encode, parse
+from agent_env.openenv.play import Ended
 from agent_env.openenv.schemas import JsonRpcRequest, ResetRequest
-from agent_env.openenv.session import Ended, NoEpisode, Session, SessionClosed
+from agent_env.openenv.session import NoEpisode, Session, SessionClosed
 from agent_env.openenv.sessions import Sessions, UnknownSession
 
 __all__ = ["JsonRpc", "at_capacity", "encode_reply"]

@@ -11,46 +11,20 @@ import asyncio
 import logging
 import time
 import uuid
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
-from agent_env.episode.types import EpisodeFailed, ErrorKind, Failure, Outcome, Prompt, Tool, ToolResult
+from agent_env.episode.types import EpisodeFailed, ErrorKind, Failure, Prompt, Tool, ToolResult
 from agent_env.openenv.admission import Admission, Slot
 from agent_env.openenv.catalog import Catalog, Place
+from agent_env.openenv.play import Activity, Ended, EpisodeMaker, Opened, Phase, Playable, Progress, Tally
 from agent_env.openenv.protocol import END_TURN
 from agent_env.openenv.schemas import ResetRequest
 
-__all__ = ["Ended", "EpisodeMaker", "NoEpisode", "Opened", "Phase", "Playable", "Progress", "Session", "SessionClosed"]
+__all__ = ["NoEpisode", "Session", "SessionClosed"]
 
 _log = logging.getLogger(__name__)
-
-
-class Playable(Protocol):
-    """What a session needs of an episode. Every method may be cancelled."""
-
-    async def start(self) -> Prompt:
-        """Deploy. Raises EpisodeFailed (DEPLOY_FAILED)."""
-
-    @property
-    def tools(self) -> Sequence[Tool]:
-        """What the open turn offers, end_turn among them."""
-
-    async def call(self, name: str, arguments: Mapping[str, Any], timeout: float | None = None) -> ToolResult:
-        """Call a tool; an env that is gone is a result of kind TRANSPORT."""
-
-    async def end_turn(self, response: str) -> Prompt | Outcome:
-        """The next turn's prompt, or the score. Raises EpisodeFailed."""
-
-    async def close(self) -> None:
-        """Tear down. Idempotent, bounded in time."""
-
-
-EpisodeMaker = Callable[[Place, str], Playable]
-"""Makes a fresh episode of a task, under the given episode id; deploys nothing yet."""
 
 
 class NoEpisode(Exception):
@@ -61,67 +35,11 @@ class SessionClosed(Exception):
     """The session was closed while the operation ran or waited."""
 
 
-class Phase(StrEnum):
-    """What a session is doing."""
-
-    IDLE = "idle"
-    """Between two operations: the model thinks."""
-    WAITING = "waiting"
-    """Queueing for room."""
-    DEPLOYING = "deploying"
-    CALLING = "calling"
-    SCORING = "scoring"
-    CLOSING = "closing"
-
-
-@dataclass(slots=True)
-class Progress:
-    """Where the current episode, or the last one, stands."""
-
-    episode_id: str | None = None
-    place: Place | None = None
-    turn: int | None = None
-    steps: int = 0
-    """Step messages and tool calls so far, those that only list tools and those that fail among them."""
-    done: bool = False
-    began: float = field(default_factory=time.monotonic)
-    """When its reset was asked for (time.monotonic)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """A reset's result. Times in seconds."""
-
-    prompt: Prompt
-    place: Place
-    wait: float
-    deploy: float
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """The result of a last end_turn. `score` is the verifier's time in seconds."""
-
-    outcome: Outcome
-    place: Place
-    score: float
-
-
-@dataclass(slots=True)
-class Activity:
-    """For /status: what a session does, and since when (time.monotonic)."""
-
-    phase: Phase = Phase.IDLE
-    tool: str | None = None
-    since: float = field(default_factory=time.monotonic)
-
-
 class Session:
     """One client's episodes, one after the other.
 
     With `wait=None` the session holds one slot from `admit` to `close`. With `wait` seconds it queues for a slot at
-    every reset, and gives it back as soon as that episode's env is torn down. `call_timeout` is in seconds. `totals`
-    counts ended episodes by how they ended: `scored`, a `Failure`, or `abandoned`.
+    every reset, and gives it back as soon as that episode's env is torn down. `call_timeout` is in seconds.
     """
 
     def __init__(
@@ -130,7 +48,7 @@ class Session:
         admission: Admission,
         catalog: Catalog,
         make_episode: EpisodeMaker,
-        totals: Counter[str],
+        tally: Tally,
         wait: float | None,
         call_timeout: float,
     ) -> None:
@@ -141,7 +59,7 @@ class Session:
         self._admission = admission
         self._catalog = catalog
         self._make_episode = make_episode
-        self._totals = totals
+        self._tally = tally
         self._wait = wait
         self._slot: Slot | None = None
         self._episode: Playable | None = None
@@ -175,7 +93,9 @@ class Session:
             if self._slot is None:
                 self._now(Phase.WAITING)
                 self._slot = await self._admission.acquire(self._wait or 0.0)
-            return await self._start(place, waited=time.monotonic() - asked)
+            waited = time.monotonic() - asked
+            self._tally.on_wait(waited)
+            return await self._start(place, waited)
 
     async def _start(self, place: Place, waited: float) -> Opened:
         self._now(Phase.DEPLOYING)
@@ -292,7 +212,7 @@ class Session:
         if episode is None:
             return
         self.progress.done = True
-        self._totals[how] += 1
+        self._tally.ended[how] += 1
         slot = None
         if self._wait is not None:
             slot, self._slot = self._slot, None

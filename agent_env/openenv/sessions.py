@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from agent_env.openenv.admission import Admission
 from agent_env.openenv.catalog import Catalog
-from agent_env.openenv.session import EpisodeMaker, Session
+from agent_env.openenv.play import EpisodeMaker, Tally
+from agent_env.openenv.session import Session
 
 __all__ = ["Sessions", "UnknownSession"]
 
@@ -48,11 +48,12 @@ class Sessions:
         make_episode: EpisodeMaker,
         call_timeout: float,
         session_timeout: float,
+        tally: Tally,
     ) -> None:
         self.admission = admission
         self.catalog = catalog
         self.call_timeout = call_timeout
-        self.totals: Counter[str] = Counter()
+        self.tally = tally
         self.live: dict[str, Session] = {}
         self._make_episode = make_episode
         self._session_timeout = session_timeout
@@ -65,7 +66,7 @@ class Sessions:
             admission=self.admission,
             catalog=self.catalog,
             make_episode=self._make_episode,
-            totals=self.totals,
+            tally=self.tally,
             wait=wait,
             call_timeout=call_timeout or self.call_timeout,
         )

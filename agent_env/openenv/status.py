@@ -25,7 +25,7 @@ def status(sessions: Sessions, tier: Tier | None) -> dict[str, Any]:
         "waiting": admission.waiting,
         "sessions": len(sessions.live),
         "tier": None if tier is None else {"name": tier.name, "gives": list(tier.gives), "lacks": list(tier.lacks)},
-        "totals": dict(sessions.totals),
+        "totals": dict(sessions.tally.ended),
         "episodes": [_episode(session, now) for session in sessions.live.values() if session.playing],
     }
 

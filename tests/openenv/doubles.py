@@ -15,6 +15,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from agent_env.bundle.model import EnvSpec, Task, Turn
 from agent_env.episode import END_TURN_TOOL, EpisodeFailed, ErrorKind, Failure, Outcome, Prompt, Tool, ToolResult
+from agent_env.openenv.admission import Admission
 from agent_env.openenv.app import assemble
 from agent_env.openenv.catalog import Catalog, Place
 from agent_env.sandbox.interface import Sandbox, Tier
@@ -191,8 +192,10 @@ def catalog() -> Catalog:
     return Catalog(name="Adding", description="Adds numbers.", fingerprint="f" * 64, splits=splits)
 
 
-def adding_app(world: World, sandbox: Sandbox | None = None, **settings: Any) -> FastAPI:
-    return assemble(catalog(), world.make, sandbox or NoSandbox(), **settings)
+def adding_app(
+    world: World, sandbox: Sandbox | None = None, *, max_concurrent_envs: int = 8, **settings: Any
+) -> FastAPI:
+    return assemble(catalog(), world.make, sandbox or NoSandbox(), Admission(max_concurrent_envs), **settings)
 
 
 class Server(uvicorn.Server):
