@@ -13,6 +13,7 @@ __all__ = ["COMMANDS", "main"]
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "quickstart": ("agent_env.quickstart", "play GridSim end to end on this machine: serve, write rows, play, filter"),
+    "check": ("agent_env.bundle.check", "read a bundle: what is served, what is left out, and what to mend"),
     "serve": ("agent_env.openenv.serve", "serve a bundle over OpenEnv"),
     "session-server": ("agent_env.training.session_server", "a local stand-in for Miles' session server"),
     "sandboxes": (

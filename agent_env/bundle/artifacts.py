@@ -94,5 +94,5 @@ def _seed(
     if wanted is None:
         problems.add(toml, "file", f"it is missing, and here are {len(files)} files", "name the one that is the data")
     elif wanted not in by_name:
-        problems.add(toml, "file", f"there is no file {wanted!r}", closest(wanted, by_name, "file"))
+        problems.add(toml, "file", f"there is no file {wanted!r}", closest(wanted, by_name, "files"))
     return by_name.get(wanted) if wanted is not None else None

@@ -80,7 +80,7 @@ def check_verifiers(steps: Sequence[Step], report: Report) -> None:
         elif isinstance(step, AgentPromptResponseVerifier | EnvOutcomeVerifier):
             prompt_id = step.prompt_id
             if prompt_id is not None and prompt_id not in prompts:
-                fix = closest(prompt_id, prompts, "prompt_id before this step")
+                fix = closest(prompt_id, prompts, "prompt_ids before this step")
                 report(step, "prompt_id", f"no prompt before this step has the prompt_id {prompt_id!r}", fix)
         elif isinstance(step, AggregateVerifiers):
             _check_aggregate(step, verifiers, report)
@@ -96,7 +96,7 @@ def _check_aggregate(step: AggregateVerifiers, before: dict[str, Step], report: 
         found = before.get(verifier_id)
         if found is None:
             what = f"no verifier before this step has the verifier_id {verifier_id!r}"
-            report(step, f"verifier_ids.{index}", what, closest(verifier_id, before, "verifier_id before this step"))
+            report(step, f"verifier_ids.{index}", what, closest(verifier_id, before, "verifier_ids before this step"))
         elif isinstance(found, AggregateVerifiers):
             what = f"{verifier_id!r} is an aggregate, which has no rows of its own"
             report(step, f"verifier_ids.{index}", what, "name the verifiers that it takes in")

@@ -85,7 +85,7 @@ def _image(
         if artifact := artifacts.images.get(image):
             return artifact.folder, None
         what = f"{image!r} is no docker_image artifact of the bundle"
-        fix = closest(image, artifacts.images, "such artifact")
+        fix = closest(image, artifacts.images, "such artifacts")
         problems.add(toml, "image", what, f"{fix}; a registry's image is written {{ ref = ... }}")
         return None
     if image is not None:

@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from agent_env.bundle.model import BundleError, Problem
+from agent_env.bundle.model import BundleNotFound, Problem
 
 __all__ = ["HubAddress", "fetch", "parse_address"]
 
@@ -33,7 +33,7 @@ class HubAddress(NamedTuple):
 
 
 def parse_address(address: str) -> HubAddress:
-    """Read an `hf://` address. Raises BundleError."""
+    """Read an `hf://` address. Raises BundleNotFound."""
     body, at, revision = address.removeprefix("hf://").partition("@")
     parts = body.rstrip("/").split("/")
     if parts[:1] == ["datasets"]:
@@ -46,7 +46,7 @@ def parse_address(address: str) -> HubAddress:
 def fetch(address: str) -> tuple[Path, str]:
     """Download the bundle at an `hf://` address, or find it in the cache.
 
-    Returns its folder and the commit that the revision resolved to. Raises BundleError when the dataset, revision or
+    Returns its folder and the commit that the revision resolved to. Raises BundleNotFound when the dataset, revision or
     path is missing or not accessible, when the Hub can't be reached and nothing is cached, and when `huggingface_hub`
     isn't installed.
     """
@@ -121,5 +121,5 @@ def _copied(source: Path, repository: str, path: str, commit: str) -> Path:
     return target
 
 
-def _error(address: str, what: str, fix: str) -> BundleError:
-    return BundleError(address, [Problem("", "", what, fix)])
+def _error(address: str, what: str, fix: str) -> BundleNotFound:
+    return BundleNotFound(address, [Problem("", "", what, fix)])

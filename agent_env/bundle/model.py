@@ -14,6 +14,7 @@ __all__ = [
     "Artifact",
     "Bundle",
     "BundleError",
+    "BundleNotFound",
     "EnvSpec",
     "LeftOut",
     "Problem",
@@ -51,6 +52,10 @@ class BundleError(ValueError):
         self.problems = tuple(sorted(problems))
         head = f"{source}: {len(self.problems)} problem{'s' if len(self.problems) != 1 else ''}"
         super().__init__("\n".join([head, *(f"  {problem}" for problem in self.problems)]))
+
+
+class BundleNotFound(BundleError):
+    """There is no bundle at an address, or it can't be reached."""
 
 
 @dataclass(frozen=True, slots=True)

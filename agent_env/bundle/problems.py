@@ -43,14 +43,14 @@ def printable(text: str) -> bool:
     return not any(unicodedata.category(c) in _UNSHOWN for c in text)
 
 
-def closest(word: str, known: Iterable[str], noun: str) -> str:
-    """The fix for a name that isn't there: the nearest one, or all that there are."""
+def closest(word: str, known: Iterable[str], nouns: str) -> str:
+    """The fix for a name that isn't there: the nearest one, or those that there are. nouns: what they are, plural."""
     import difflib  # only when a bundle is broken
 
     names = sorted(set(known))
     if near := difflib.get_close_matches(word, names, n=1):
         return f"did you mean {near[0]!r}?"
     if not names:
-        return f"the bundle has no {noun}"
+        return f"there are no {nouns}"
     listed = ", ".join(map(repr, names[:8])) + (", ..." if len(names) > 8 else "")
-    return f"it has {listed}"
+    return f"{nouns}: {listed}"

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from agent_env.bundle.installed import find_installed, installed_names
 from agent_env.bundle.load import load_bundle
-from agent_env.bundle.model import Bundle, BundleError, LeftOut, Problem, Split
+from agent_env.bundle.model import Bundle, BundleError, BundleNotFound, LeftOut, Problem, Split
 from agent_env.bundle.problems import closest
 
 __all__ = ["Address", "Reward", "Served", "Source", "check_reward", "resolve_bundle", "resolve_bundles"]
@@ -98,12 +98,15 @@ def resolve_bundle(address: Address) -> Bundle:
         bundle = load_bundle(folder)
         pinned = hashlib.sha256(f"{revision}\n{bundle.fingerprint}".encode()).hexdigest()
         return dataclasses.replace(bundle, fingerprint=pinned)
-    if isinstance(address, os.PathLike) or Path(address).expanduser().is_dir():
+    if Path(address).expanduser().is_dir():
         return load_bundle(address)
+    if isinstance(address, os.PathLike):
+        raise BundleNotFound(str(address), [Problem("", "", "there is no such folder", "check the path")])
     if (installed := find_installed(address)) is not None:
         return load_bundle(installed)
     what = "there is no such folder, and no installed bundle of that name"
-    raise _error(address, what, closest(address, installed_names(), "installed bundles"))
+    fix = closest(address, installed_names(), "installed bundles")
+    raise BundleNotFound(address, [Problem("", "", what, fix)])
 
 
 def check_reward(served: Served, reward: Reward | None) -> None:
