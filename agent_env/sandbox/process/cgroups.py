@@ -9,6 +9,7 @@ The owner's name lets a later server remove what a dead one left. Kernel docs: a
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ _TOP = Path("/sys/fs/cgroup")
 _FOLDER = "agent-env"
 _CONTROLLERS = ("memory", "pids", "cpu")
 _REMOVE_SECONDS = 2.0
+_numbers = itertools.count(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,6 @@ class Cgroups:
         """bases: one folder per hierarchy, this owner's own; they exist."""
         self._bases = bases
         self._v2 = v2
-        self._count = 0
 
     @classmethod
     def find(cls, top: Path = _TOP, own: str | None = None) -> Cgroups | None:
@@ -97,8 +98,8 @@ class Cgroups:
 
     def make(self, limits: Limits) -> Cgroup:
         """Raises OSError if the kernel refuses (then it has been removed again)."""
-        self._count += 1
-        folders = tuple(base / str(self._count) for base in self._bases)
+        number = next(_numbers)
+        folders = tuple(base / str(number) for base in self._bases)
         memory = str(limits.memory_mib << 20)
         try:
             for folder in folders:

@@ -9,12 +9,11 @@ import socket
 from collections.abc import Callable
 
 from agent_env.bundle.model import EnvSpec
-from agent_env.sandbox.interface import DeployFailed, EnvInstance, EnvLost, Limits
-from agent_env.sandbox.process.cgroups import Cgroup
-from agent_env.sandbox.process.forkserver import Child, ChildEnd, ForkServer, ForkServerEnded, passed_sockets
+from agent_env.sandbox.interface import DeployFailed, EnvInstance, EnvLost
+from agent_env.sandbox.process.cells import Cell
+from agent_env.sandbox.process.forkserver import ForkServerEnded, passed_sockets
 from agent_env.sandbox.process.inside import passing
-from agent_env.sandbox.process.layout import PORT
-from agent_env.sandbox.process.waiting import readable, receive_text, send_fds, sent
+from agent_env.sandbox.process.waiting import readable, receive_text, send_fds
 
 __all__ = ["ProcessEnv"]
 
@@ -26,22 +25,11 @@ _FRESH_SECONDS = 2.0
 
 
 class ProcessEnv(EnvInstance):
-    def __init__(
-        self,
-        env: EnvSpec,
-        instance_id: str,
-        server: ForkServer,
-        child: Child,
-        limits: Limits,
-        cgroup: Cgroup | None,
-        on_gone: Callable[[ProcessEnv], None],
-    ) -> None:
+    def __init__(self, env: EnvSpec, instance_id: str, cell: Cell, on_gone: Callable[[ProcessEnv], None]) -> None:
         self.env = env
         self.id = instance_id
-        self.child = child
-        self._server = server
-        self._limits = limits
-        self._cgroup = cgroup
+        self._cell = cell
+        self._child = cell.child
         self._on_gone = on_gone
         self._tcp: bool | None = None
         self._namespace = -1
@@ -56,16 +44,19 @@ class ProcessEnv(EnvInstance):
         """Whether it is reached by the port that its server binds; else by passing it sockets."""
         return bool(self._tcp)
 
+    @property
+    def _on_host(self) -> bool:
+        """Its server binds this machine's own loopback: the tier without walls."""
+        return self._cell.tier == "unconfined"
+
     async def ready(self, *, tcp: bool | None) -> None:
         """Let it start, and return when its server accepts connections. tcp: how it is known to be reached.
 
         Raises DeployFailed, with the end of its output, if it ends instead.
         """
-        if self._cgroup is not None:
-            self._cgroup.add(self.child.pid)
-        if tcp is not False:
+        if tcp is not False and not self._on_host:
             await self._take_sockets()
-        sent(self.child.channel, b"!")
+        self._cell.let_go()
         try:
             if tcp is None:
                 await self._first_of_both()
@@ -77,7 +68,7 @@ class ProcessEnv(EnvInstance):
             await self._fail_deploy()
 
     async def connect(self) -> socket.socket:
-        if not self.child.alive():
+        if not self._child.alive():
             raise await self._lost()
         try:
             if self._accepted is not None:
@@ -89,7 +80,7 @@ class ProcessEnv(EnvInstance):
                 return await self._connect_tcp(_REFUSED_SECONDS)
             return await self._connect_passed()
         except (_Ended, ForkServerEnded, OSError) as error:
-            if not self.child.alive():
+            if not self._child.alive():
                 raise await self._lost() from None
             raise EnvLost(
                 f"env {self.env.name!r} can't be reached: {error or 'its server stopped listening'}"
@@ -97,34 +88,34 @@ class ProcessEnv(EnvInstance):
 
     async def wait(self) -> str:
         if self._why is None:
-            end = await asyncio.shield(self.child.ended)
+            end = await asyncio.shield(self._child.ended)
             if self._why is None:
-                self._why = self._describe(end)
+                self._why = self._cell.why(end)
         return self._why
 
     @property
     def output(self) -> str:
-        return self.child.output.text
+        return self._child.output.text
 
     async def kill(self) -> None:
         if self._killing is None:
-            if self._why is None and self.child.alive():
+            if self._why is None and self._child.alive():
                 self._why = "it was ended by its server"
             self._killing = asyncio.get_running_loop().create_task(self._kill())
         await asyncio.shield(self._killing)
 
     async def imported(self, seconds: float) -> list[str]:
         """A rehearsal's: the names of all modules that it has imported, in order."""
-        self.child.signal(signal.SIGUSR1)
+        self._child.signal(signal.SIGUSR1)
         async with asyncio.timeout(seconds):
-            return (await receive_text(self.child.channel, passing.MAX_MESSAGE)).decode().split("\n")
+            return (await receive_text(self._child.channel, passing.MAX_MESSAGE)).decode().split("\n")
 
     # ---- how it comes up ---------------------------------------------------------------
 
     async def _take_sockets(self) -> None:
         """The child passes them out before it runs anybody's code; it passes none in a tier without a network."""
-        await readable(self.child.channel.fileno())
-        message, fds = passing.receive(self.child.channel)
+        await readable(self._child.channel.fileno())
+        message, fds = passing.receive(self._child.channel)
         if message != b"sockets":
             await self._fail_deploy()
         self._namespace, self._sockets = fds[0], passed_sockets(fds[1:])
@@ -143,8 +134,8 @@ class ProcessEnv(EnvInstance):
             await asyncio.gather(*ways, return_exceptions=True)
 
     async def _says_ready(self) -> None:
-        if await receive_text(self.child.channel, 64) != b"ready":
-            await readable(self.child.pidfd)  # no word but its end: a server that closes the socket binds its port
+        if await receive_text(self._child.channel, 64) != b"ready":
+            await readable(self._child.pidfd)  # no word but its end: a server that closes the socket binds its port
             raise _Ended
         self._tcp = False
 
@@ -155,6 +146,8 @@ class ProcessEnv(EnvInstance):
 
     async def _fail_deploy(self) -> None:
         why = await self.wait()
+        if self._cell.tier == "landlock":
+            why += " (sandbox tier landlock: no env that binds a port or starts processes can run)"
         raise DeployFailed(self._with_output(f"env {self.env.name!r} did not come up: {why}"))
 
     # ---- how it is reached -------------------------------------------------------------
@@ -164,7 +157,7 @@ class ProcessEnv(EnvInstance):
         with theirs:
             try:
                 ours.setblocking(False)
-                await send_fds(self.child.channel, b"connection", [theirs.fileno()])
+                await send_fds(self._child.channel, b"connection", [theirs.fileno()])
             except BaseException:
                 ours.close()
                 raise
@@ -172,21 +165,25 @@ class ProcessEnv(EnvInstance):
 
     async def _connect_tcp(self, seconds: float | None) -> socket.socket:
         """Connect one of the sockets of its network namespace. A refusal means that the server doesn't listen (yet)."""
-        if not self._sockets:
-            self._sockets = await self._server.more_sockets(self._namespace, 4)
-        sock = self._sockets.pop()
+        if self._on_host:
+            sock = socket.socket()
+            sock.setblocking(False)
+        else:
+            if not self._sockets:
+                self._sockets = await self._cell.server.more_sockets(self._namespace, 4)
+            sock = self._sockets.pop()
         loop = asyncio.get_running_loop()
         until = None if seconds is None else loop.time() + seconds
         try:
             while True:
                 try:
-                    await loop.sock_connect(sock, ("127.0.0.1", PORT))
+                    await loop.sock_connect(sock, ("127.0.0.1", self._cell.port))
                     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                     return sock
                 except ConnectionAbortedError:
                     continue  # what Linux says once after a refusal, before the same socket may begin anew
                 except ConnectionRefusedError:
-                    if not self.child.alive() or (until is not None and loop.time() > until):
+                    if not self._child.alive() or (until is not None and loop.time() > until):
                         raise _Ended from None
                     await asyncio.sleep(_RETRY_SECONDS)
         except BaseException:
@@ -198,25 +195,13 @@ class ProcessEnv(EnvInstance):
     async def _lost(self) -> EnvLost:
         return EnvLost(self._with_output(f"env {self.env.name!r} has ended: {await self.wait()}"))
 
-    def _describe(self, end: ChildEnd | None) -> str:
-        if end is None:
-            return f"its fork server has ended: {self._server.why_ended}"
-        if self._cgroup is not None and self._cgroup.out_of_memory():
-            return f"killed: out of memory ({self._limits.memory_mib} MiB)"
-        code = os.waitstatus_to_exitcode(end.status)
-        if code >= 0:
-            return f"exit status {code}"
-        if -code == signal.SIGKILL and end.cpu_seconds >= self._limits.cpu_seconds:
-            return f"killed: it used up its {self._limits.cpu_seconds} s of CPU time"
-        return f"killed by signal {signal.Signals(-code).name}"
-
     def _with_output(self, text: str) -> str:
         tail = self.output.strip()
         return f"{text}\n{tail}" if tail else f"{text} (it printed nothing)"
 
     async def _kill(self) -> None:
         try:
-            await self.child.kill()
+            await self._cell.kill()
         finally:
             for sock in (*self._sockets, self._accepted):
                 if sock is not None:
@@ -225,8 +210,6 @@ class ProcessEnv(EnvInstance):
                 os.close(self._namespace)
                 self._namespace = -1
             self._on_gone(self)
-            if self._cgroup is not None:
-                await self._cgroup.remove()
 
 
 class _Ended(Exception):

@@ -63,10 +63,13 @@ class _Places:
         return any(_within(path, target) or _within(target, path) for _, target in self.binds)
 
 
-def env_settings(env: EnvSpec, interpreter: Interpreter, tier: str) -> Settings:
-    """How an env runs: its folder at its real path and at the Dockerfile's WORKDIR, where its server starts."""
+def env_settings(env: EnvSpec, interpreter: Interpreter, tier: str, sdk: str) -> Settings:
+    """How an env runs: its folder at its real path and at the Dockerfile's WORKDIR, where its server starts.
+
+    sdk: the folder that `agent_env.env` is imported from.
+    """
     folder = str(env.folder)
-    places = _places([folder, *_seen(interpreter)], tier)
+    places = _places([folder, *_seen(interpreter)], tier, sdk)
     binds, cwd = places.binds, folder
     if tier == "namespaces" and _can_be_workdir(env.workdir, places):
         binds, cwd = (*binds, (folder, os.path.normpath(env.workdir))), os.path.normpath(env.workdir)
@@ -74,7 +77,6 @@ def env_settings(env: EnvSpec, interpreter: Interpreter, tier: str) -> Settings:
     script, argv = _script(command, cwd)
     path = env.environ.get("PYTHONPATH", "").split(":")
     python_path = [os.path.join(cwd, part) for part in path if part]
-    sdk = SDK if tier == "namespaces" else str(_PACKAGE.parent)
     environ = {**_common(interpreter), **env.environ, **{name: _COMMON[name] for name in ("MCP_HOST", "MCP_PORT")}}
     environ["ENVIRONMENT_NAME"] = env.environment_name or env.environ.get("ENVIRONMENT_NAME", "")
     if not environ["ENVIRONMENT_NAME"]:
@@ -95,9 +97,8 @@ def env_settings(env: EnvSpec, interpreter: Interpreter, tier: str) -> Settings:
     )
 
 
-def verifier_settings(interpreter: Interpreter, tier: str) -> Settings:
-    places = _places(_seen(interpreter), tier)
-    sdk = SDK if tier == "namespaces" else str(_PACKAGE.parent)
+def verifier_settings(interpreter: Interpreter, tier: str, sdk: str) -> Settings:
+    places = _places(_seen(interpreter), tier, sdk)
     # HTTP clients read the machine's certificates when they are made, 25 ms, and nothing here speaks TLS.
     environ = {**_common(interpreter), "PYTHONPATH": sdk, "SSL_CERT_DIR": "/tmp"}
     del environ["MCP_HOST"], environ["MCP_PORT"]
@@ -112,7 +113,7 @@ def _seen(interpreter: Interpreter) -> list[str]:
     return [*_SYSTEM, interpreter.base_prefix, interpreter.prefix, interpreter.executable]
 
 
-def _places(paths: list[str], tier: str) -> _Places:
+def _places(paths: list[str], tier: str, sdk: str) -> _Places:
     """Binds of the real paths, and the links that lead to them; the SDK where it belongs."""
     binds: dict[str, str] = {}
     links: dict[str, str] = {}
@@ -121,8 +122,11 @@ def _places(paths: list[str], tier: str) -> _Places:
             binds[_follow(path, links)] = ""
     kept = [path for path in binds if not any(_within(path, other) for other in binds if other != path)]
     bound = [(path, path) for path in kept]
-    sdk = [(str(_PACKAGE / name), f"{SDK}/agent_env/{name}") for name in ("__init__.py", "env")]
-    bound += sdk if tier == "namespaces" else [(source, source) for source, _ in sdk]
+    for name in ("__init__.py", "env"):
+        source = str(_PACKAGE / name)
+        bound.append((source, f"{sdk}/agent_env/{name}" if tier == "namespaces" else source))
+    if tier != "namespaces":
+        bound.append((sdk, sdk))
     outside = {path: target for path, target in links.items() if not any(_within(path, other) for other in kept)}
     return _Places(tuple(bound), tuple(sorted(outside.items())))
 

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-__all__ = ["finish", "is_readable", "readable", "receive_text", "send_fds", "sent"]
+__all__ = ["finish", "is_readable", "readable", "receive_text", "send_fds"]
 
 T = TypeVar("T")
 
@@ -54,15 +54,6 @@ async def receive_text(sock: socket.socket, limit: int) -> bytes:
         return sock.recv(limit)
     except ConnectionError:
         return b""
-
-
-def sent(sock: socket.socket, message: bytes) -> bool:
-    """Send a first, small message on a new socket, which has room for it. False if the other end is closed."""
-    try:
-        sock.send(message)
-    except OSError:
-        return False
-    return True
 
 
 async def finish(coroutine: Coroutine[Any, Any, T]) -> T:
