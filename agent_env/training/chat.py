@@ -13,6 +13,7 @@ import json
 import re
 import socket
 import ssl
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -83,24 +84,24 @@ class ChatSession:
         Raises ContextOverflow, and RolloutFailed (MODEL_TIMEOUT, MODEL_ERROR, ABORTED).
         """
         body = f'{self._head}, "messages": {history.json()}{self._tail}'.encode()
-        trouble, replying = "", True
+        began = asked_at = time.monotonic()
+        trouble, tries = "", 0
         try:
             async with asyncio.timeout(timeout):
-                tries = 0
                 for delay in delays(0.2, 10.0):
-                    tries, replying = tries + 1, True
+                    tries, asked_at = tries + 1, time.monotonic()
                     try:
                         return await self._try(body, tries)
                     except _TryAgain as again:
-                        trouble, replying, asked = str(again), False, again.after
-                    await asyncio.sleep(max(delay, asked))
+                        trouble, after = str(again), again.after
+                    await asyncio.sleep(max(delay, after))
         except TimeoutError:
-            if replying:
-                said = f"; before: {trouble}" if trouble else ""
-                message = f"no reply from {self.url} within model_timeout, {timeout:g} s{said}"
-                raise RolloutFailed(EndReason.MODEL_TIMEOUT, message) from None
-            message = f"the session failed for {timeout:g} s (model_timeout), {tries} times, last: {trouble}"
-            raise RolloutFailed(EndReason.MODEL_ERROR, message) from None
+            if trouble and asked_at - began > timeout / 2:
+                message = f"the session failed for {timeout:g} s (model_timeout), {tries} times, last: {trouble}"
+                raise RolloutFailed(EndReason.MODEL_ERROR, message) from None
+            said = f"; before: {trouble}" if trouble else ""
+            message = f"no reply from {self.url} within model_timeout, {timeout:g} s{said}"
+            raise RolloutFailed(EndReason.MODEL_TIMEOUT, message) from None
         raise RuntimeError("delays never end")
 
     async def close(self) -> None:
