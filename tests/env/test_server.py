@@ -43,14 +43,20 @@ def started(pass_fds: tuple[int, ...] = (), **environ: str) -> Iterator[subproce
         process.communicate(timeout=BOUND)
 
 
-@pytest.fixture
-def tcp() -> Iterator[tuple[subprocess.Popen[str], int]]:
+@contextlib.contextmanager
+def started_tcp() -> Iterator[tuple[subprocess.Popen[str], int]]:
     """A server on a TCP port of its own choice, and the port."""
     with started(MCP_HOST="127.0.0.1", MCP_PORT="0") as process:
         assert process.stderr is not None
         found = re.search(r"on 127\.0\.0\.1:(\d+)", process.stderr.readline())
         assert found is not None
         yield process, int(found[1])
+
+
+@pytest.fixture
+def tcp() -> Iterator[tuple[subprocess.Popen[str], int]]:
+    with started_tcp() as process_and_port:
+        yield process_and_port
 
 
 @contextlib.contextmanager
