@@ -38,7 +38,7 @@ def read_artifacts(entries: Iterable[Entry], problems: Problems) -> Artifacts:
             artifacts.found[entry.name] = _read_artifact(entry, artifacts, problems)
         except Unreadable as error:
             artifacts.found[entry.name] = None
-            problems.add(entry.inside(error.path), "", str(error), "remove it, or put a file there")
+            problems.add(entry.inside(error.path), "", str(error), error.fix)
     return artifacts
 
 

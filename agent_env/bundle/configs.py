@@ -18,7 +18,7 @@ def read_config(path: Path, file: str, problems: Problems) -> dict[str, Any] | N
     try:
         return read_toml(read_small(path))
     except Unreadable as error:
-        problems.add(file, "", str(error), "put a TOML file here")
+        problems.add(file, "", str(error), error.fix)
     except Malformed as error:
         for flaw in error.flaws:
             problems.add(file, *flaw)

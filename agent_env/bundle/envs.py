@@ -45,7 +45,7 @@ def read_envs(entries: Iterable[Entry], artifacts: Artifacts, problems: Problems
         try:
             _read_env(entry, artifacts, envs, problems)
         except Unreadable as error:
-            problems.add(entry.inside(error.path), "", str(error), "remove it, or put a file there")
+            problems.add(entry.inside(error.path), "", str(error), error.fix)
     return envs
 
 

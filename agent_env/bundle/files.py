@@ -12,7 +12,7 @@ from pathlib import Path
 
 from agent_env.bundle.strict import MAX_FILE_BYTES
 
-__all__ = ["Unreadable", "digest", "fold", "is_leaving", "open_regular", "read_small", "walk"]
+__all__ = ["Unreadable", "digest", "fold", "is_leaving", "open_regular", "read_small", "unusable", "walk"]
 
 _LEAVINGS = frozenset(
     {
@@ -32,10 +32,11 @@ _LEAVINGS = frozenset(
 
 
 class Unreadable(Exception):
-    """A file or folder can't be used; `path` is which, str() says why."""
+    """A file or folder can't be used; `path` is which, str() says why, `fix` what to do."""
 
-    def __init__(self, path: Path, why: str) -> None:
+    def __init__(self, path: Path, why: str, fix: str = "make it readable") -> None:
         self.path = path
+        self.fix = fix
         super().__init__(why)
 
 
@@ -49,6 +50,15 @@ def fold(name: str) -> str:
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
+def unusable(path: Path) -> Unreadable:
+    """What is wrong with an entry that isn't what it should be."""
+    if path.is_dir():
+        return Unreadable(path, "it is a folder", "put a file here")
+    if path.is_symlink() and not path.exists():
+        return Unreadable(path, "it is a link to nothing", "mend or remove the link")
+    return Unreadable(path, "it is neither a file nor a folder", "remove it")
+
+
 def open_regular(path: Path) -> BufferedReader:
     """Open a regular file for reading, links followed. Raises Unreadable for anything else."""
     try:
@@ -57,7 +67,7 @@ def open_regular(path: Path) -> BufferedReader:
         raise Unreadable(path, f"it can't be read ({error.strerror})") from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise Unreadable(path, "it is not a regular file")
+        raise unusable(path)
     return os.fdopen(descriptor, "rb")
 
 
@@ -69,7 +79,7 @@ def read_small(path: Path) -> bytes:
         except OSError as error:
             raise Unreadable(path, f"it can't be read ({error.strerror})") from None
     if len(data) > MAX_FILE_BYTES:
-        raise Unreadable(path, f"it is larger than {MAX_FILE_BYTES >> 20} MiB")
+        raise Unreadable(path, f"it is larger than {MAX_FILE_BYTES >> 20} MiB", "make it smaller")
     return data
 
 
@@ -93,13 +103,12 @@ def _walk(folder: Path, prefix: str, above: tuple[str, ...]) -> Iterator[tuple[s
         if entry.is_dir():
             real = os.path.realpath(path)
             if real in above:
-                raise Unreadable(path, "it is a link to a folder around it")
+                raise Unreadable(path, "it is a link to a folder around it", "remove the link")
             yield from _walk(path, f"{prefix}{entry.name}/", (*above, real))
         elif entry.is_file():
             yield f"{prefix}{entry.name}", path
         else:
-            broken = entry.is_symlink() and not path.exists()
-            raise Unreadable(path, "it is a link to nothing" if broken else "it is neither a file nor a folder")
+            raise unusable(path)
 
 
 def digest(folder: Path) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent_env.bundle.files import Unreadable, fold, is_leaving, read_small
+from agent_env.bundle.files import Unreadable, fold, is_leaving, read_small, unusable
 from agent_env.bundle.problems import Problems, printable
 
 __all__ = ["ALIASES", "KINDS", "Entry", "Layout", "misspelled", "read_layout"]
@@ -117,9 +117,10 @@ def _entries(root: Path, kind: str, names: list[str], problems: Problems) -> tup
         elif path.is_dir():
             found.append(Entry(unicodedata.normalize("NFC", name), file, path))
         elif not path.is_file():
-            problems.add(file, "", "it is neither a file nor a folder", "remove it, or mend the link")
+            found_instead = unusable(path)
+            problems.add(file, "", str(found_instead), found_instead.fix)
     _clashes(found, "rename one of them", problems)
-    return tuple(found)
+    return tuple({(entry.name, entry.path.suffix): entry for entry in found}.values())
 
 
 def _clashes(entries: Iterable[Entry], fix: str, problems: Problems) -> None:

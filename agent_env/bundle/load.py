@@ -143,7 +143,7 @@ def _fingerprint(root: Path, layout: Layout, problems: Problems) -> str:
                 total.update(f"{kind} {digest(root / kind)}\n".encode())
             except Unreadable as error:
                 file = error.path.relative_to(root).as_posix()
-                problems.add(file, "", str(error), "remove it, or put a file there")
+                problems.add(file, "", str(error), error.fix)
     if layout.aliases is not None:
         total.update(hashlib.sha256(layout.aliases.read_bytes()).digest())
     return total.hexdigest()

@@ -13,6 +13,10 @@ _UNSHOWN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Unicode categories that a terminal line can't hold: controls, formats, lone surrogates, line separators."""
 
 
+_MOST_COMPARED = 500
+"""Names among which the nearest is looked for: it takes some 20 µs each."""
+
+
 class Problems:
     """Problems found so far. Reading goes on after each, with what is readable."""
 
@@ -48,7 +52,8 @@ def closest(word: str, known: Iterable[str], nouns: str) -> str:
     import difflib  # only when a bundle is broken
 
     names = sorted(set(known))
-    if near := difflib.get_close_matches(word, names, n=1):
+    near = difflib.get_close_matches(word, names, n=1) if len(names) <= _MOST_COMPARED else []
+    if near:
         return f"did you mean {near[0]!r}?"
     if not names:
         return f"there are no {nouns}"

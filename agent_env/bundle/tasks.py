@@ -60,7 +60,8 @@ def read_task_files(entries: Iterable[Entry], reader: TaskReader, problems: Prob
             else:
                 _read_one(entry, reader, files, problems)
         except Unreadable as error:
-            problems.add(entry.file, "", str(error), "put a task file here")
+            files.malformed.add(entry.name)
+            problems.add(entry.file, "", str(error), error.fix)
     return files
 
 
@@ -103,7 +104,7 @@ class _Lines:
                     self.problem(number, "", f"the line is longer than {MAX_FILE_BYTES >> 20} MiB", _LINE)
                     return
                 if data.strip():
-                    self.line(number, data)
+                    self.line(number, data.rstrip())
         if not number:
             self.problems.add(self.entry.file, "", "the file is empty", _LINE)
 
