@@ -55,9 +55,11 @@ class Options:
         return NOBODY if name in ("", "root") or (name.isdecimal() and int(name) == 0) else self.image.user
 
     def environment(self) -> dict[str, str]:
-        """HOME is writable, though the image's root is not; what the image sets itself stays."""
+        """HOME is writable, though the image's root is not; Python's output is there even if it is killed; what the
+        image sets itself stays."""
         paths = [SDK_FOLDER, *filter(None, [self.image.environ.get("PYTHONPATH")])]
-        return {"HOME": "/tmp", "PYTHONDONTWRITEBYTECODE": "1", **self.environ, "PYTHONPATH": ":".join(paths)}
+        ours = {"HOME": "/tmp", "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+        return {**ours, **self.environ, "PYTHONPATH": ":".join(paths)}
 
     def tmpfs(self) -> dict[str, str]:
         return {"/tmp": f"rw,noexec,nosuid,nodev,size={self.limits.tmp_mib}m,mode=1777"}

@@ -27,6 +27,8 @@ UP_TIMEOUT = 60.0
 CONNECTIONS_AT_ONCE = 64
 LONGEST_ANSWER = 16 * 1024 * 1024
 CHUNK = 65536
+OUTPUT_WAIT = 1.0
+"""Seconds for what a verifier that failed has printed to come: it takes another way than its answer."""
 
 
 class VerifierLine:
@@ -112,23 +114,23 @@ class DockerVerifier:
             "mcp_url": f"http://127.0.0.1:18765{verification.mcp_path}",
             "run": dict(verification.run),
         }
+        what = verification.filename
         try:
             async with asyncio.timeout(verification.timeout):
                 answer = await self._line.ask(task, connect)
         except TimeoutError:
-            raise VerifierFailed(
-                f"{verification.filename} took longer than {verification.timeout:g} s{self._printed()}"
-            ) from None
+            raise VerifierFailed(f"{what} took longer than {verification.timeout:g} s{self._printed()}") from None
         except OSError:
             why = await self._container.exited()
-            raise VerifierFailed(f"{verification.filename} ended: {why}{self._printed()}") from None
+            raise VerifierFailed(f"{what} ended: {why}{self._printed()}") from None
         except ValueError as error:
-            raise VerifierFailed(f"{verification.filename}: {error}{self._printed()}") from error
+            raise VerifierFailed(f"{what}: {error}{self._printed()}") from error
         if "error" in answer:
-            raise VerifierFailed(f"{answer['error']}{self._printed()}")
+            await asyncio.wait([self._container.output.ended], timeout=OUTPUT_WAIT)
+            raise VerifierFailed(f"{what}: {answer['error']}{self._printed()}")
         rows = answer.get("rows")
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-            raise VerifierFailed(f"{verification.filename} answered no list of rows{self._printed()}")
+            raise VerifierFailed(f"{what} answered no list of rows{self._printed()}")
         return rows
 
     async def wait(self) -> str:
