@@ -32,6 +32,7 @@ __all__ = ["Result", "add_arguments", "main", "play", "result_of"]
 BUNDLE = "gridsim-v1"
 PLAYED = ("idle", "greedy", "optimum", "malformed")
 DURATIONS = (1, 2, 4)
+PHASES = ("wait", "deploy", "model", "tool", "score", "total")
 EVAL_DAYS = 200
 
 
@@ -57,7 +58,7 @@ class Result:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's options to its parser."""
-    parser.add_argument("--days", type=int, default=32, help=f"eval days to play, 1 to {EVAL_DAYS} (default: 32)")
+    parser.add_argument("--days", type=int, default=24, help=f"eval days to play, 1 to {EVAL_DAYS} (default: 24)")
     parser.add_argument("--group", type=int, default=8, help="rollouts of each day (default: 8)")
     parser.add_argument("--concurrency", type=int, default=32, help="rollouts at once (default: 32)")
 
@@ -115,8 +116,9 @@ async def _quickstart(console: Console, folder: Path, arguments: argparse.Namesp
         serving(build_app(BUNDLE, max_concurrent_envs=arguments.concurrency)) as url,
         serving(build_session_app(engines)) as session_url,
     ):
-        console.print(f"serving {BUNDLE} on {url}, and scripted policies on {session_url}", highlight=False)
-        console.print(await _write_rows(url, folder / "data"), highlight=False, soft_wrap=True)
+        _say(console, f"serving {BUNDLE} on {url}")
+        _say(console, f"serving scripted policies on {session_url}, in place of Miles' session server")
+        _say(console, await _write_rows(url, folder / "data"))
         rows = read_rows(folder / "data" / "eval.jsonl")[: arguments.days]
         results = []
         with bar:
@@ -209,8 +211,8 @@ def result_of(policy: str, groups: Sequence[Group], seconds: float) -> Result:
 def _report(console: Console, results: Sequence[Result]) -> int:
     from rich.table import Table
 
-    table = Table(caption="mean reward of each policy, over all days and by how long the day's battery lasts")
-    for title in ("policy", "all", *(f"{hours}h" for hours in DURATIONS), "groups kept", "rollouts/s", "seconds"):
+    table = Table(title="mean reward by policy: all days, and by battery duration", title_justify="left")
+    for title in ("policy", "all", *(f"{hours}h" for hours in DURATIONS), "kept", "rollouts/s", "seconds"):
         table.add_column(title, justify="left" if title == "policy" else "right")
     for result in results:
         by_duration = [result.by_duration.get(hours) for hours in DURATIONS]
@@ -224,15 +226,17 @@ def _report(console: Console, results: Sequence[Result]) -> int:
         )
     console.print(table)
     episodes = sum(len(result.rewards) for result in results)
-    phases = ", ".join(f"{phase} {spent * 1000:.1f} ms" for phase, spent in results[-1].phases.items())
-    console.print(
-        f"{episodes} episodes, each in a sandboxed env of its own. A rollout's median: {phases}.", highlight=False
-    )
+    phases = ", ".join(f"{phase} {results[-1].phases.get(phase, 0.0) * 1000:.0f} ms" for phase in PHASES)
+    _say(console, f"{episodes} episodes, each in a sandboxed env of its own; the last policy's median: {phases}")
     lost = False
     for result in results:
         for failure, count in result.failures.most_common(5):
-            console.print(f"{result.policy}: {count} rollouts failed: {failure}", style="red", highlight=False)
+            _say(console, f"{result.policy}: {count} rollouts failed: {failure}", "red")
         for warning in result.warnings[:5]:
-            console.print(f"{result.policy}: the session server found: {warning}", style="red", highlight=False)
+            _say(console, f"{result.policy}: the session server found: {warning}", "red")
         lost |= result.kept < result.groups or bool(result.warnings)
     return 1 if lost else 0
+
+
+def _say(console: Console, line: str, style: str = "") -> None:
+    console.print(line, style=style, highlight=False, markup=False, soft_wrap=True)

@@ -113,7 +113,7 @@ class Rehearsal:
         self.args = Namespace(n_samples_per_prompt=group_size, reward_key=None, group_rm=False)
         self._url = session_url.rstrip("/")
         self._room = asyncio.Semaphore(concurrency)
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=concurrency)
+        limits = httpx.Limits(max_connections=8)  # its calls are short, and the pool's own cost grows with the square
         self._client = httpx.AsyncClient(timeout=None, trust_env=False, limits=limits)
 
     async def __aenter__(self) -> Self:

@@ -67,8 +67,17 @@ def test_it_ends_in_the_table(tmp_path: Path, environment: dict[str, str]) -> No
     assert_nothing_is_left(tmp_path)
 
 
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
-@pytest.mark.parametrize("seen", ["", "serving", "wrote"])
+@pytest.mark.parametrize(
+    ("seen", "stop"),
+    [
+        ("", signal.SIGINT),
+        ("serving", signal.SIGINT),
+        ("wrote", signal.SIGINT),
+        ("wrote", signal.SIGTERM),
+        ("serving", signal.SIGHUP),
+        ("wrote", signal.SIGKILL),
+    ],
+)
 def test_stopped_at_any_point_it_leaves_nothing(
     seen: str, stop: signal.Signals, tmp_path: Path, environment: dict[str, str]
 ) -> None:

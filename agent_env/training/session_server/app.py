@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
@@ -57,7 +57,11 @@ def build_session_app(
             Route("/sessions/{session_id}", server.delete, methods=["DELETE"]),
             Route("/sessions/{session_id}/v1/chat/completions", server.chat, methods=["POST"]),
         ],
-        exception_handlers={SessionError: _session_error, InternalError: _internal_error},
+        exception_handlers={
+            SessionError: _session_error,
+            InternalError: _internal_error,
+            ClientDisconnect: _client_gone,
+        },
         lifespan=server.lifespan,
     )
 
@@ -173,3 +177,7 @@ async def _session_error(request: Request, error: Exception) -> Response:
 async def _internal_error(request: Request, error: Exception) -> Response:
     logger.warning("%s %s: %s", request.method, request.url.path, error)
     return PlainTextResponse("Internal Server Error", status_code=500, headers={"connection": "close"})
+
+
+async def _client_gone(request: Request, error: Exception) -> Response:
+    return Response(status_code=499)  # nobody reads it
