@@ -34,6 +34,8 @@ _PIP_VALUES = frozenset(
 _PROVIDED = re.compile(r"(?:pip|setuptools|wheel|agent[-_.]env)(?![\w.-])", re.IGNORECASE)
 """Packages that every env has without the image: `agent_env.env` is on each env's path."""
 _LONGEST_REASON = 200
+_DOLLAR = "\0"
+"""Stands for an escaped `$` while quotes are taken off."""
 
 
 @dataclass(slots=True)
@@ -139,14 +141,14 @@ class _Reader:
             words = [f"{first}={unquote(old_form)}"]
         else:
             try:
-                words = shlex.split(rest)
+                words = shlex.split(rest.replace(r"\$", _DOLLAR))
             except ValueError:
                 self.problem(line, "its quotes don't match", 'write ENV NAME=value or ENV NAME="value"')
                 return
         for word in words:
             name, equals, value = word.partition("=")
             if equals and name:
-                self.result.environ[name] = self.variables[name] = self.expand(value)
+                self.result.environ[name] = self.variables[name] = self.expand(value).replace(_DOLLAR, "$")
             else:
                 self.problem(line, f"{word!r} is no NAME=value", "quote a value that has spaces")
 

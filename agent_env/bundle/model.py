@@ -83,6 +83,9 @@ class EnvSpec:
     dockerfile: Path | None = None
     image: str | None = None
     """An image by reference, from env.toml; then there is nothing to build."""
+    writable: tuple[str, ...] = ()
+    """Folders that the server makes and writes beside /tmp, absolute. The process sandbox links them into its private
+    /tmp, where it has namespaces; in a container they are what the image made of them."""
     needs_docker: str | None = None
     """Why only Docker can run it (`Dockerfile line 3: RUN apt-get install ...`); None: the process sandbox can."""
 
