@@ -61,7 +61,7 @@ class FailureBrake:
         level = logging.ERROR if count > self.FREE else logging.WARNING
         head = f"{count} rollouts in a row failed" if count > 1 else "a rollout failed"
         fix = FIX.get(result.end_reason, "see the error")
-        self._notices.say(result.end_reason, level, f"{head}: {result.end_reason}: {result.error}; fix: {fix}")
+        self._notices.say((result.end_reason, level), level, f"{head}: {result.end_reason}: {result.error}; fix: {fix}")
         if count <= self.FREE:
             return 0.0
         return float(min(self.CAP, 0.25 * 2 ** min((count - self.FREE) / 8, 16)))

@@ -37,9 +37,13 @@ __all__ = ["CONNECT_TIMEOUT", "Opened", "open_episode"]
 CONNECT_TIMEOUT = 60.0
 """Seconds for one try to connect; further tries follow within reset_timeout."""
 FIRST_DELAY, MAX_DELAY = 0.5, 20.0
+FIRST_TOLD, TOLD_EVERY = 5.0, 30.0
+"""Seconds of waiting after which a line is logged, and between two lines on one server."""
+LEAST_TRY = 0.05
+"""Seconds that must be left for another try."""
 
 logger = logging.getLogger("agent_env.training")
-_notices = Notices(logger, every=30.0)
+_notices = Notices(logger, every=TOLD_EVERY)
 _waiting: Counter[str] = Counter()
 """Rollouts of this process that wait for a server, by its URL."""
 
@@ -80,12 +84,12 @@ async def open_episode(row: Row, *, token: str | None, episode_id: str, timeout:
                 continue
             deploy = _seconds(opened[1], "deploy", 0.0)
             return Opened(*opened, wait=max(0.0, time.monotonic() - began - deploy), deploy=deploy)
-        delay = next(pause)
-        if time.monotonic() + delay >= deadline:
+        left = deadline - time.monotonic()
+        if left < LEAST_TRY:
             message = f"no env within reset_timeout, {timeout:g} s; the last try: {trouble}"
             raise RolloutFailed(EndReason.DEPLOY_FAILED, message)
-        with _shown_waiting(row.server.urls, trouble, time.monotonic() - began, timeout):
-            await asyncio.sleep(delay)
+        with _shown_waiting(row.server.urls, trouble, timeout - left, timeout):
+            await asyncio.sleep(min(next(pause), left / 2))  # half: so that a last try still has its time
 
 
 class _TryAgain(Exception):
@@ -167,10 +171,10 @@ def _shown_waiting(urls: tuple[str, ...], why: str, waited: float, budget: float
         passed = waited + time.monotonic() - began
         text = f"{_waiting[where]} rollouts wait for {where}: {why} (this one {passed:.0f} of {budget:.0f} s)"
         _notices.say(("waiting", where), logging.WARNING, text)
-        timer = loop.call_later(10.0, say)
+        timer = loop.call_later(TOLD_EVERY, say)
 
     _waiting[where] += 1
-    timer = loop.call_later(0.0 if waited > 5.0 else 10.0, say)
+    timer = loop.call_later(max(0.0, FIRST_TOLD - waited), say)
     try:
         yield
     finally:

@@ -275,6 +275,9 @@ class EnvServer:
         self.sessions: list[EnvSession] = []
         self.handshakes = 0
         self.refuse: Response | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.closed = asyncio.Event()
+        """Set when a session has ended."""
         self.live = 0
         self.peak = 0
         self.url = ""
@@ -289,6 +292,9 @@ class EnvServer:
         assert socket.request is not None
         session = EnvSession(len(self.sessions), socket.request)
         self.sessions.append(session)
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
         self.live += 1
         self.peak = max(self.peak, self.live)
         try:
@@ -304,10 +310,12 @@ class EnvServer:
                 except Frame as other:
                     reply = other.frame
                 await socket.send(reply if isinstance(reply, str) else json.dumps(reply))
-        except ConnectionClosed:
+        except (ConnectionClosed, asyncio.CancelledError):
             pass
         finally:
+            self._tasks.discard(task)
             self.live -= 1
+            self.closed.set()
 
     async def _reply(self, session: EnvSession, request: dict[str, Any]) -> dict[str, Any]:
         try:
@@ -371,6 +379,8 @@ class EnvServer:
             yield self
         finally:
             server.close()
+            for task in list(self._tasks):  # a scripted tool may hang
+                task.cancel()
             await server.wait_closed()
 
 
