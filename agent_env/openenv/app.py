@@ -34,7 +34,7 @@ from agent_env.openenv.status import status
 from agent_env.openenv.tasks_api import tasks_router
 from agent_env.openenv.ws import WebSocketRoutes
 from agent_env.sandbox.choose import make_sandbox
-from agent_env.sandbox.interface import DeployFailed, Limits, Sandbox
+from agent_env.sandbox.interface import DeployFailed, Limits, Sandbox, SandboxError
 from agent_env.sandbox.pool import WarmPool
 
 __all__ = ["assemble", "build_app"]
@@ -186,7 +186,11 @@ def assemble(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         raise_descriptors()
         warn_of_workers(admission.limit)
-        await sandbox.start()
+        try:
+            await sandbox.start()
+        except SandboxError as error:
+            _log.error("envs can't run here: %s", error)
+            raise
         _log.info("%s: sandbox %s, room for %d envs", catalog.name, sandbox.tier.name, admission.limit)
         preparing = asyncio.create_task(_prepare(sandbox, envs))
         stopping: list[asyncio.Task[int]] = []

@@ -67,6 +67,8 @@ def main(arguments: argparse.Namespace) -> int:
     except (BundleError, SandboxError, ValueError, OSError) as error:
         print(f"agent-env serve: {error}", file=sys.stderr)
         return 2
+    # A sandbox that can't start here has said why in one line; uvicorn repeats it with a traceback.
+    logging.getLogger("uvicorn.error").addFilter(lambda record: not record.getMessage().startswith("Traceback"))
     with listener:
         config = uvicorn.Config(
             app,
@@ -137,7 +139,8 @@ def _listen(host: str, port: int) -> socket.socket:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
     except (OSError, OverflowError) as error:
-        why = getattr(error, "strerror", None) or str(error)
+        errno = getattr(error, "errno", None)
+        why = os.strerror(errno) if errno is not None and errno > 0 else str(error)
         raise OSError(f"can't listen on {host}:{port}: {why}; choose another with --host and --port") from None
 
 
