@@ -59,7 +59,7 @@ class Child:
         return 0
 
     def alive(self) -> bool:
-        return self.pidfd >= 0 and not is_readable(self.pidfd)
+        return not self.ended.done() and self.pidfd >= 0 and not is_readable(self.pidfd)
 
     def signal(self, number: signal.Signals) -> None:
         if self.pidfd >= 0:

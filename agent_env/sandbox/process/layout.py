@@ -73,6 +73,9 @@ def env_settings(env: EnvSpec, interpreter: Interpreter, tier: str, sdk: str) ->
     binds, cwd = places.binds, folder
     if tier == "namespaces" and _can_be_workdir(env.workdir, places):
         binds, cwd = (*binds, (folder, os.path.normpath(env.workdir))), os.path.normpath(env.workdir)
+    links = places.links
+    if tier == "namespaces":
+        links = (*links, *((path, f"/tmp/.writable{path}") for path in env.writable))
     command = _command(env, interpreter)
     script, argv = _script(command, cwd)
     path = env.environ.get("PYTHONPATH", "").split(":")
@@ -85,7 +88,7 @@ def env_settings(env: EnvSpec, interpreter: Interpreter, tier: str, sdk: str) ->
     return Settings(
         tier=tier,
         binds=_parents_first(binds),
-        links=places.links,
+        links=links,
         environ=environ,
         path=(*([os.path.dirname(script)] if script else []), *python_path, sdk),
         cwd=cwd,

@@ -12,7 +12,7 @@ import traceback
 import types
 from typing import NoReturn
 
-from . import confine, passing, verify
+from . import confine, init, passing, verify
 from .settings import Settings, Spawn
 
 __all__ = ["run_child"]
@@ -32,6 +32,8 @@ def run_child(settings: Settings, spawn: Spawn, code: types.CodeType | None, cha
             for fd in passed:
                 os.close(fd)
         if sock.recv(1) == b"!":  # the server's word, once this process is in its cgroup; b"": it has given up
+            if settings.tier == "namespaces" and spawn.role != "verifier":
+                init.become_init()  # returns in the process that is to be the env's server
             _prepare(settings, spawn)
             if spawn.role == "verifier":
                 verify.serve(sock)

@@ -117,7 +117,8 @@ def set_dumpable() -> None:
 
 def name_process(name: str) -> None:
     """What `ps` shows as its command; the kernel keeps 15 bytes."""
-    prctl(_PR_SET_NAME, ctypes.addressof(ctypes.create_string_buffer(name.encode()[:15])))
+    text = ctypes.create_string_buffer(name.encode()[:15])  # held until the call is made
+    prctl(_PR_SET_NAME, ctypes.addressof(text))
 
 
 def no_new_privileges() -> None:
