@@ -12,16 +12,15 @@ from typing import Any
 
 from agent_env.bundle.model import Bundle, Task, Turn
 from agent_env.bundle.steps import (
-    AgentPromptResponseVerifier,
-    AggregateVerifiers,
     BaseStep,
     DeployAgent,
     DeployEnv,
-    EnvOutcomeVerifier,
+    DeploySandbox,
     PromptAgent,
     Step,
     Verifier,
 )
+from agent_env.episode.env_client import EnvRefused
 from agent_env.episode.http import PeerError, TooLarge
 from agent_env.episode.jsontext import JsonValueError
 from agent_env.episode.live_env import LiveEnv
@@ -74,7 +73,9 @@ class Episode:
         verify_timeout: float = 60.0,
         reward: Reward = None,
     ) -> None:
-        """verify_timeout: seconds for each verifier; reward: how scores make the reward; None: the task's `reward_step`."""
+        """verify_timeout: seconds for each verifier.
+        reward: how scores make the reward; None: the task's `reward_step` is it.
+        """
         self.id = episode_id
         self.task = task
         self.turn = 0
@@ -88,7 +89,7 @@ class Episode:
         self.lost = asyncio.Event()
         """Set when an env has ended by itself; `lost_reason` says why."""
         self.lost_reason: str | None = None
-        self._stage = Stage(bundle, sandbox, episode_id, _role(task), self._on_lost)
+        self._stage = Stage(task, bundle, sandbox, episode_id, _role(task), self._on_lost)
         self._scorer = Scorer(bundle, sandbox, verify_timeout)
         self._listener = listener
         self._reward = reward if reward is not None else task.reward_step
@@ -177,7 +178,7 @@ class Episode:
             try:
                 if deploys:
                     await self._stage.deploy(deploys)
-                elif isinstance(step, EnvOutcomeVerifier | AgentPromptResponseVerifier | AggregateVerifiers):
+                elif isinstance(step, Verifier):
                     await self._score(step)
                 else:
                     await self._stage.play(step)
@@ -188,11 +189,10 @@ class Episode:
             self._next += len(deploys) or 1
 
     async def _score(self, step: Verifier) -> None:
-        env_id = step.env_id if isinstance(step, EnvOutcomeVerifier) else None
+        live = self._stage.probed(step)
         try:
-            await self._scorer.run(step, self._stage.env(env_id, step) if env_id else None, self._replies)
-        except (Unscorable, VerifierFailed, PeerError, SandboxError) as error:
-            live = self._stage.find(env_id) if env_id else None
+            await self._scorer.run(step, live, self._replies)
+        except (Unscorable, VerifierFailed, PeerError, SandboxError, EnvRefused) as error:
             # A verifier fails when its env is gone; only the env's end says which of the two went wrong.
             lost = await live.why_lost(0.05) if live is not None else None
             if lost is not None:
@@ -230,15 +230,16 @@ class Episode:
         return Prompt(self.turn, turn.prompt, turn.system_prompt)
 
     async def _listed(self, turn: Turn, step: BaseStep) -> list[tuple[LiveEnv, tuple[Tool, ...]]]:
-        async def listed(env_id: str) -> tuple[LiveEnv, tuple[Tool, ...]]:
-            async with self._stage.asking(env_id, step) as live:
+        async def listed(live: LiveEnv) -> tuple[LiveEnv, tuple[Tool, ...]]:
+            async with self._stage.asking(live, step):
                 return live, await live.tools()
 
-        if len(turn.env_ids) == 1:
-            return [await listed(turn.env_ids[0])]
+        envs = self._stage.offered(turn, step)
+        if len(envs) == 1:
+            return [await listed(envs[0])]
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(listed(env_id)) for env_id in turn.env_ids]
+                tasks = [group.create_task(listed(live)) for live in envs]
         except* StepFailed as failures:
             raise failures.exceptions[0] from None
         return [task.result() for task in tasks]
@@ -317,11 +318,11 @@ def _role(task: Task) -> str:
     return DEFAULT_ROLE
 
 
-def _deploys(steps: Sequence[Step]) -> list[DeployEnv]:
+def _deploys(steps: Sequence[Step]) -> list[DeployEnv | DeploySandbox]:
     """The deploys that stand at the beginning, one after the other: nothing can lie between them."""
-    deploys: list[DeployEnv] = []
+    deploys: list[DeployEnv | DeploySandbox] = []
     for step in steps:
-        if not isinstance(step, DeployEnv):
+        if not isinstance(step, DeployEnv | DeploySandbox):
             break
         deploys.append(step)
     return deploys

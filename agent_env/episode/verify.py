@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agent_env.bundle.criteria import Judged
 from agent_env.bundle.model import Artifact, Bundle
 from agent_env.bundle.steps import (
     AgentPromptResponseVerifier,
     AggregateVerifiers,
     EnvOutcomeVerifier,
     Verifier,
+    VerifySandbox,
 )
+from agent_env.episode import workspace
 from agent_env.episode.live_env import LiveEnv
 from agent_env.episode.replies import reply_rows
 from agent_env.episode.scores import aggregate
 from agent_env.sandbox.interface import Sandbox, Verification
 
 __all__ = ["Reply", "Scorer", "Unscorable"]
+
+
+GRACE_SECONDS = 10.0
+"""Beyond what a probe may take by itself, for its answer."""
 
 
 class Unscorable(Exception):
@@ -53,30 +61,26 @@ class Scorer:
     _rows: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     async def run(self, step: Verifier, env: LiveEnv | None, replies: Sequence[Reply]) -> None:
-        """Run one step; env: the one it names.
+        """Run one step; env: what it looks at, if it looks at one.
 
         Raises Unscorable, and what the sandbox and the env's client raise.
         """
         match step:
             case EnvOutcomeVerifier():
-                if env is None:
-                    raise Unscorable(f"step {step.id!r}: env {step.env_id!r} isn't deployed")
-                rows = await self._verify_env(step, env, replies)
-                kept = rows
+                rows = kept = await self._verify_env(step, env, replies)
             case AgentPromptResponseVerifier():
                 reply = _reply_to(step.prompt_id, step.id, replies)
                 try:
-                    rows = await reply_rows(step.criteria, reply.text, self.timeout)
+                    rows = kept = await reply_rows(step.criteria, reply.text, self.timeout)
                 except TimeoutError:
                     raise Unscorable(
                         f"step {step.id!r}: matching the reply took longer than {self.timeout:g} s"
                     ) from None
-                kept = rows
+            case VerifySandbox():
+                rows = kept = await self._probe(step, env)
             case AggregateVerifiers():
                 rows = self._union(step)
                 kept = []  # as the public framework has it: an aggregate of aggregates sees no row twice
-            case _:
-                raise Unscorable(f"step {step.id!r}: {step.type} can't be played")
         try:
             self.scores[step.id] = aggregate(rows, step.score_aggregator)
         except ValueError as error:
@@ -84,8 +88,9 @@ class Scorer:
         self._rows[step.verifier_id or step.id] = kept
 
     async def _verify_env(
-        self, step: EnvOutcomeVerifier, env: LiveEnv, replies: Sequence[Reply]
+        self, step: EnvOutcomeVerifier, env: LiveEnv | None, replies: Sequence[Reply]
     ) -> list[dict[str, Any]]:
+        assert env is not None  # `Stage.probed` has it, or has refused the step
         file = _verifier_file(self.bundle.artifacts[step.file_artifact_id], step.id)
         if step.prompt_id is not None or replies:
             run: Mapping[str, Any] = _reply_to(step.prompt_id, step.id, replies).as_run()
@@ -106,6 +111,20 @@ class Scorer:
         )
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
             raise Unscorable(f"step {step.id!r}: verify() must return a list of row dicts")
+        return rows
+
+    async def _probe(self, step: VerifySandbox, env: LiveEnv | None) -> list[dict[str, Any]]:
+        assert env is not None  # as above
+        rows = []
+        for criterion in step.criteria:
+            if isinstance(criterion, Judged):  # the bundle's reader leaves such a task out
+                raise Unscorable(f"step {step.id!r}: a criterion of type {criterion.type!r} needs a judge")
+            seconds = step.shell_timeout_seconds
+            try:
+                async with asyncio.timeout(seconds + GRACE_SECONDS):
+                    rows.append(await workspace.check(env.client, criterion, step.base_dir, seconds))
+            except TimeoutError:
+                raise Unscorable(f"step {step.id!r}: the sandbox did not answer within {seconds:g} s") from None
         return rows
 
     def _union(self, step: AggregateVerifiers) -> list[dict[str, Any]]:
