@@ -26,9 +26,7 @@ class App:
 
     async def handle(self, request: Request) -> Response:
         origin = request.headers.get("origin")
-        if origin is not None and not _is_local(
-            origin
-        ):  # a web page, through DNS rebinding (MCP, transports: security)
+        if origin is not None and not _is_local(origin):  # a web page, by DNS rebinding (MCP: transports, security)
             return json_response({"error": "requests from web pages are refused"}, 403)
         if request.path == "/mcp":
             return await self._mcp.handle(request)
