@@ -167,7 +167,7 @@ def _unplayed(metadata: Any, reason: EndReason, error: str) -> RolloutResult:
 def _report(result: RolloutResult, base_url: Any) -> dict[str, Any]:
     """The result as metadata: plain JSON, under keys that Miles doesn't reserve."""
     seconds = {phase: round(value, 6) for phase, value in result.seconds.items()}
-    outside = sum(value for phase, value in seconds.items() if phase not in ("model", "total"))
+    outside = sum((value for phase, value in seconds.items() if phase not in ("model", "total")), start=0.0)
     report = {
         "reward": result.reward,
         "agentenv": {

@@ -1,0 +1,136 @@
+"""Whatever a session answers: `run` gives a dict of plain JSON, and answers every tool call once."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from agent_env.training.miles import agent
+from tests.training.doubles import PROMPT, Answer, ChatServer, EnvServer, Scripted, call, completion, metadata
+from tests.training.test_arguments import JSON
+from tests.training.test_rollout import END
+
+# What JSON text can say and Python's encoder doesn't write by itself.
+ODD = JSON | st.sampled_from([float("nan"), float("inf"), 10**400, "\ud800", "x" * 5000])
+NAMES = st.sampled_from(["add", "note", "end_turn", "nope", ""]) | ODD
+ARGUMENTS = st.sampled_from(["{}", '{"x": 1}', "", "null", "[]", '{"x": 1, "x": 2}', "{"]) | ODD
+FUNCTION = st.fixed_dictionaries({}, optional={"name": NAMES, "arguments": ARGUMENTS, "extra": ODD})
+CALL = st.fixed_dictionaries(
+    {}, optional={"id": st.text() | ODD, "type": st.just("function") | ODD, "function": FUNCTION | ODD, "index": ODD}
+)
+MESSAGE = st.fixed_dictionaries(
+    {"role": st.just("assistant") | ODD},
+    optional={
+        "content": st.none() | st.text() | ODD,
+        "tool_calls": st.none() | st.lists(CALL, max_size=3) | ODD,
+        "reasoning_content": ODD,
+        "extra": ODD,
+    },
+)
+CHOICE = st.fixed_dictionaries(
+    {"message": MESSAGE | ODD},
+    optional={"finish_reason": st.sampled_from(["stop", "tool_calls", "length", "abort"]) | ODD, "index": ODD},
+)
+COMPLETION = st.fixed_dictionaries(
+    {"choices": st.lists(CHOICE, min_size=1, max_size=2) | ODD},
+    optional={"usage": st.fixed_dictionaries({"total_tokens": ODD}) | ODD, "id": ODD},
+)
+
+
+class World:
+    """The two doubles on an event loop that lasts for all examples."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.stack = AsyncExitStack()
+        self.replies: list[Any] = []
+        self.env = EnvServer()
+        self.chat = ChatServer(answer=self._answer)
+
+    def _answer(self, request: dict[str, Any], place: int) -> Scripted:
+        reply = self.replies[place] if place < len(self.replies) else END
+        return Answer(body=json.dumps(reply).encode())
+
+    async def _begin(self) -> None:
+        await self.stack.enter_async_context(self.env.serve())
+        await self.stack.enter_async_context(self.chat.serve())
+
+    def begin(self) -> None:
+        self.loop.run_until_complete(self._begin())
+
+    def end(self) -> None:
+        self.loop.run_until_complete(self.stack.aclose())
+        self.loop.close()
+
+    def play(self, *replies: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """The result, and the last history that the session saw."""
+        self.replies = list(replies)
+        self.chat.requests.clear()
+        self.env.sessions.clear()
+        result = self.loop.run_until_complete(
+            agent.run(
+                base_url=self.chat.base_url,
+                prompt=list(PROMPT),
+                request_kwargs={},
+                metadata={**metadata(self.env.url), "max_seq_len": 10_000},
+            )
+        )
+        return result, self.chat.requests[-1]["messages"]
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    world = World()
+    world.begin()
+    yield world
+    world.end()
+
+
+@pytest.fixture(autouse=True)
+def _not_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent._brake, "delay", lambda result: 0.0)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(reply=COMPLETION | ODD)
+def test_any_reply_gives_a_dict_of_plain_json(world: World, reply: Any) -> None:
+    result, history = world.play(reply)
+    text = json.dumps(result, ensure_ascii=False, allow_nan=False)
+    assert json.loads(text.encode()) == result
+    assert result["agentenv"]["status"] in ("scored", "failed")
+    if len(history) > len(PROMPT):
+        message = history[len(PROMPT)]
+        answers = history[len(PROMPT) + 1 :]
+        # The message went back as it came, and each of its calls was answered once, in order, with its own id.
+        sent = copy.deepcopy(reply["choices"][0]["message"])
+        assert message == {**sent, **({} if "content" in sent else {"content": None})}
+        assert [one["tool_call_id"] for one in answers] == [one.get("id") for one in message["tool_calls"]]
+        assert all(isinstance(one["content"], str) and one["content"] for one in answers)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    calls=st.lists(
+        st.builds(
+            call, st.sampled_from(["add", "note", "nope"]), ARGUMENTS.filter(lambda a: isinstance(a, str)), st.text()
+        ),
+        min_size=1,
+        max_size=5,
+    )
+)
+def test_every_tool_call_is_answered_once(world: World, calls: list[dict[str, Any]]) -> None:
+    result, history = world.play(completion(None, *calls))
+    assert result["agentenv"]["end_reason"] == "end_turn"
+    assert [one["tool_call_id"] for one in history if one["role"] == "tool"] == [one["id"] for one in calls]
+    counts = Counter({key: result["agentenv"][key] for key in ("invalid_arguments", "unknown_tools")})
+    run = [name for name, _ in world.env.sessions[0].calls]
+    assert len(run) - 1 == len(calls) - counts.total()
