@@ -24,6 +24,11 @@ class App:
         self._service = service
         self._mcp = McpEndpoint(service)
 
+    @property
+    def name(self) -> str:
+        """The env's, as its card says it."""
+        return self._service.name
+
     async def handle(self, request: Request) -> Response:
         origin = request.headers.get("origin")
         if origin is not None and not _is_local(origin):  # a web page, by DNS rebinding (MCP: transports, security)

@@ -40,41 +40,33 @@ LINGER = 1.0  # seconds that a refused client has to read why, before the connec
 
 
 def serve(env_class: type[Env]) -> None:
-    """Make one instance and serve it until the host is gone or SIGTERM comes; call it under `if __name__ == ...`.
+    """Make one instance and serve it until the host is gone, or a signal ends it; call it under `if __name__ == ...`.
 
-    Raises TypeError if a tool can't be described in JSON, OSError if the socket can't be had.
+    The instance is made before the event loop runs. Raises TypeError if a tool can't be described in JSON, OSError if
+    the socket can't be had.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True)  # what a tool prints is in the log even if the env is killed
     gc.freeze()  # after a fork, a full collection would otherwise copy every page that is shared with the parent
-    asyncio.run(_serve(env_class))
-
-
-async def _serve(env_class: type[Env]) -> None:
-    loop = asyncio.get_running_loop()
     app = App(Service(env_class(), os.environ.get("ENVIRONMENT_NAME", "")))
-    stop = asyncio.Event()
-    # As process 1 of a container there is no default action, and the stop would wait for its SIGKILL.
-    loop.add_signal_handler(signal.SIGTERM, stop.set)
+    loop = asyncio.new_event_loop()  # without asyncio.run: its care for tasks and SIGINT costs a fork 0.3 MiB
     if accept_fd := os.environ.get("AGENTENV_ACCEPT_FD"):
-        _serve_passed(app, socket.socket(fileno=int(accept_fd)))
-        await stop.wait()
-    elif path := os.environ.get("AGENTENV_DIAL"):
-        _serve_dialled(app, path)
-        await stop.wait()
+        _serve_passed(loop, app, socket.socket(fileno=int(accept_fd)))
     else:
-        host, port = os.environ.get("MCP_HOST", "0.0.0.0"), int(os.environ.get("MCP_PORT", "18765"))
-        server = await loop.create_server(lambda: Connection(app.handle), host, port)
-        print(f"serving {env_class.__name__} on {host}:{server.sockets[0].getsockname()[1]}", file=sys.stderr)
-        async with server:
-            await stop.wait()
+        for number in (signal.SIGINT, signal.SIGTERM):  # as process 1 of a container it would otherwise ignore them
+            loop.add_signal_handler(number, os._exit, 0)
+        if path := os.environ.get("AGENTENV_DIAL"):
+            _serve_dialled(loop, app, path)
+        else:
+            _serve_tcp(loop, app, os.environ.get("MCP_HOST", "0.0.0.0"), int(os.environ.get("MCP_PORT", "18765")))
+    loop.run_forever()
 
 
-def _serve_passed(app: App, channel: socket.socket) -> None:
+def _serve_passed(loop: asyncio.AbstractEventLoop, app: App, channel: socket.socket) -> None:
     channel.setblocking(False)
     channel.set_inheritable(False)
-    connections = _Adopted(app)
+    connections = _Adopted(loop, app)
 
     def readable() -> None:
         fds = array.array("i")
@@ -91,14 +83,14 @@ def _serve_passed(app: App, channel: socket.socket) -> None:
         if not data and not fds:
             os._exit(0)
         for fd in fds:
-            connections.adopt(socket.socket(fileno=fd))
+            connections.adopt(fd)
 
-    asyncio.get_running_loop().add_reader(channel, readable)
+    loop.add_reader(channel, readable)
     channel.send(b"ready")
 
 
-def _serve_dialled(app: App, path: str) -> None:
-    connections = _Adopted(app)
+def _serve_dialled(loop: asyncio.AbstractEventLoop, app: App, path: str) -> None:
+    connections = _Adopted(loop, app)
 
     def dial(greeting: bytes) -> socket.socket:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -117,7 +109,7 @@ def _serve_dialled(app: App, path: str) -> None:
         try:
             asked = control.recv(1024)
             for _ in range(asked.count(b"C")):
-                connections.adopt(dial(b"http\n"))
+                connections.adopt(dial(b"http\n").detach())
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
@@ -125,26 +117,38 @@ def _serve_dialled(app: App, path: str) -> None:
         if not asked:
             os._exit(0)
 
-    asyncio.get_running_loop().add_reader(control, readable)
+    loop.add_reader(control, readable)
+
+
+def _serve_tcp(loop: asyncio.AbstractEventLoop, app: App, host: str, port: int) -> None:
+    server = loop.run_until_complete(loop.create_server(lambda: Connection(app.handle), host, port))
+    print(f"serving {app.name} on {host}:{server.sockets[0].getsockname()[1]}", file=sys.stderr)
 
 
 class _Adopted:
     """Serves sockets that were connected elsewhere."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, app: App) -> None:
+        self._loop = loop
         self._app = app
         self._starting: set[asyncio.Task[None]] = set()  # a task that nothing refers to may be collected
 
-    def adopt(self, sock: socket.socket) -> None:
+    def adopt(self, fd: int) -> None:
+        """Takes the descriptor over. One that is no stream socket, or whose other end is gone, is closed."""
+        try:
+            sock = socket.socket(fileno=fd)
+        except OSError:
+            os.close(fd)
+            return
         sock.setblocking(False)
-        task = asyncio.create_task(self._start(sock))
+        task = self._loop.create_task(self._start(sock))
         self._starting.add(task)
         task.add_done_callback(self._starting.discard)
 
     async def _start(self, sock: socket.socket) -> None:
         try:
-            await asyncio.get_running_loop().connect_accepted_socket(lambda: Connection(self._app.handle), sock)
-        except (OSError, ValueError):  # gone already, or no stream socket: nobody to tell
+            await self._loop.connect_accepted_socket(lambda: Connection(self._app.handle), sock)
+        except (OSError, ValueError):
             sock.close()
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Annotated, Any, Literal, NotRequired, Optional, TypedDict
 
 import pytest
@@ -195,6 +196,14 @@ def test_a_method_becomes_a_schema_of_its_arguments() -> None:
         "additionalProperties": False,
     }
     assert arguments_of(Methods.odd_default).schema["properties"] == {"a": {}}
+
+
+def test_a_decorated_method_keeps_its_own_parameters() -> None:
+    @functools.wraps(Methods.good)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return Methods.good(*args, **kwargs)
+
+    assert arguments_of(wrapper).schema == arguments_of(Methods.good).schema
 
 
 @pytest.mark.parametrize("name", ["untyped", "starred", "double_starred", "by_position", "odd_type"])

@@ -48,7 +48,7 @@ def started_tcp() -> Iterator[tuple[subprocess.Popen[str], int]]:
     """A server on a TCP port of its own choice, and the port."""
     with started(MCP_HOST="127.0.0.1", MCP_PORT="0") as process:
         assert process.stderr is not None
-        found = re.search(r"on 127\.0\.0\.1:(\d+)", process.stderr.readline())
+        found = re.search(r"serving shelf on 127\.0\.0\.1:(\d+)", process.stderr.readline())
         assert found is not None
         yield process, int(found[1])
 
