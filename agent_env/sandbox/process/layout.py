@@ -71,11 +71,10 @@ def env_settings(env: EnvSpec, interpreter: Interpreter, tier: str, sdk: str) ->
     folder = str(env.folder)
     places = _places([folder, *_seen(interpreter)], tier, sdk)
     binds, cwd = places.binds, folder
-    if tier == "namespaces" and _can_be_workdir(env.workdir, places):
+    if tier == "namespaces" and _is_free(env.workdir, places):
         binds, cwd = (*binds, (folder, os.path.normpath(env.workdir))), os.path.normpath(env.workdir)
-    links = places.links
-    if tier == "namespaces":
-        links = (*links, *((path, f"/tmp/.writable{path}") for path in env.writable))
+    writable = [path for path in env.writable if tier == "namespaces" and _is_free(path, places) and path != cwd]
+    links = (*places.links, *((path, f"/tmp/.writable{path}") for path in writable))
     command = _command(env, interpreter)
     script, argv = _script(command, cwd)
     path = env.environ.get("PYTHONPATH", "").split(":")
@@ -89,6 +88,7 @@ def env_settings(env: EnvSpec, interpreter: Interpreter, tier: str, sdk: str) ->
         tier=tier,
         binds=_parents_first(binds),
         links=links,
+        folders=tuple(f"/tmp/.writable{path}" for path in writable),
         environ=environ,
         path=(*([os.path.dirname(script)] if script else []), *python_path, sdk),
         cwd=cwd,
@@ -155,8 +155,9 @@ def _within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-def _can_be_workdir(workdir: str, places: _Places) -> bool:
-    path = os.path.normpath(workdir)
+def _is_free(path: str, places: _Places) -> bool:
+    """Can this path be made in the sandbox's root?"""
+    path = os.path.normpath(path)
     taken = ("/dev", "/proc", "/etc", "/tmp", "/run", "/sys")
     return path.startswith("/") and path != "/" and not any(_within(path, t) for t in taken) and not places.holds(path)
 

@@ -68,6 +68,8 @@ def private_tmp(settings: Settings, size: int) -> None:
         _bind(f"/proc/self/fd/{fd}", path)
         linux.read_only(path)
         os.close(fd)
+    for folder in settings.folders:
+        os.makedirs(folder, exist_ok=True)
     for path, target in settings.links:
         if path.startswith("/tmp/") and not os.path.lexists(path):
             os.makedirs(os.path.dirname(path), exist_ok=True)

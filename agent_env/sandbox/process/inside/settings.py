@@ -18,6 +18,8 @@ class Settings:
     """(source on this machine, path in the sandbox): folders and files, read-only there. Parents come first."""
     links: tuple[tuple[str, str], ...] = ()
     """(path in the sandbox, what the symbolic link there says)."""
+    folders: tuple[str, ...] = ()
+    """Made in each child's private /tmp: what links lead to."""
     uid: int = 65534
     """Whom a root server's envs are to the kernel."""
     environ: dict[str, str] = field(default_factory=dict)
