@@ -113,7 +113,9 @@ class Rehearsal:
         self.args = Namespace(n_samples_per_prompt=group_size, reward_key=None, group_rm=False)
         self._url = session_url.rstrip("/")
         self._room = asyncio.Semaphore(concurrency)
-        limits = httpx.Limits(max_connections=8)  # its calls are short, and the pool's own cost grows with the square
+        # Few connections: the calls are short, and the pool's own cost grows with the square. Each is given up before
+        # the server may do so (uvicorn: after 5 s idle), which would lose the request that is just being sent.
+        limits = httpx.Limits(max_connections=8, keepalive_expiry=2.0)
         self._client = httpx.AsyncClient(timeout=None, trust_env=False, limits=limits)
 
     async def __aenter__(self) -> Self:

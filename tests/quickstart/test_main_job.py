@@ -1,0 +1,196 @@
+"""The main job, piece by piece, with the server and the row writer as processes of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from agent_env.loopback import serving
+from agent_env.openenv.client import Session
+from agent_env.training.miles import agent
+from agent_env.training.policies import POLICIES, Policy, greedy, read_day
+from agent_env.training.rehearsal import Hooks, Rehearsal, read_rows
+from agent_env.training.session_server.app import build_session_app
+from agent_env.training.session_server.engines import ScriptedEngine
+from tests.session_server.test_policies import bundle_module
+
+pytestmark = pytest.mark.integration
+
+HOOKS = Hooks(run=agent.run, reward=agent.reward, keep=agent.keep_scored_groups)
+TOKEN = "t0ken-of-the-main-job-test"
+
+
+@contextlib.contextmanager
+def server(*options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """`agent-env serve gridsim-v1` and its URL."""
+    command = [sys.executable, "-m", "agent_env.cli", "serve", "gridsim-v1", "--port", "0", *options]
+    environment = os.environ | {"AGENTENV_TOKEN": TOKEN}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    ) as process:
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if url := re.search(r"http://127\.0\.0\.1:\d+", line):
+                    yield process, url[0]
+                    break
+        finally:
+            process.terminate()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def write_rows(url: str, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "agent_env.training.miles", url, str(folder), *options]
+    environment = os.environ | {"AGENTENV_TOKEN": TOKEN}
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)
+
+
+@contextlib.asynccontextmanager
+async def rehearsal(policy: Policy, **options: Any) -> AsyncIterator[Rehearsal]:
+    app = build_session_app({"policy": ScriptedEngine(policy)}, strict=True)
+    async with serving(app) as session_url, Rehearsal(HOOKS, session_url, **options) as ready:
+        yield ready
+
+
+async def listed_tools(url: str) -> list[dict[str, Any]]:
+    session = await Session.open(url, timeout=10)
+    try:
+        await session.reset(timeout=30, split="eval", index=0)
+        return await session.list_tools(timeout=10)
+    finally:
+        await session.close()
+
+
+def test_the_rows_are_every_task_with_the_tools_that_the_server_lists(tmp_path: Path) -> None:
+    with server() as (_, url):
+        done = write_rows(url, tmp_path / "data")
+        assert (done.returncode, done.stdout) == (0, f"wrote all.jsonl, eval.jsonl, train.jsonl to {tmp_path}/data\n")
+        listed = asyncio.run(listed_tools(url))
+    counts = {path.name: len(read_rows(path)) for path in (tmp_path / "data").iterdir()}
+    assert counts == {"all.jsonl": 2200, "eval.jsonl": 200, "train.jsonl": 2000}
+    [tools] = {row["metadata"]["tools"] for row in read_rows(tmp_path / "data" / "all.jsonl")}
+    assert [tool["function"] for tool in json.loads(tools)] == [
+        {"name": tool["name"], "description": tool["description"], "parameters": tool["input_schema"]}
+        for tool in listed
+    ]
+
+
+def most_children(root: psutil.Process) -> int:
+    """How many children the busiest process below this one has: envs are those of their fork server."""
+    parents: Counter[int] = Counter()
+    for process in root.children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            parents[process.ppid()] += 1
+    return max(parents.values(), default=0)
+
+
+async def test_64_rollouts_share_16_envs_and_all_are_scored(tmp_path: Path) -> None:
+    most_live = most_processes = 0
+
+    async def watch(url: str, pid: int) -> None:
+        nonlocal most_live, most_processes
+        root = psutil.Process(pid)
+        async with httpx.AsyncClient() as client:
+            while True:
+                status = (await client.get(f"{url}/status")).json()
+                most_live = max(most_live, status["live"])
+                most_processes = max(most_processes, most_children(root))
+                await asyncio.sleep(0.1)
+
+    with server("--max-concurrent-envs", "16") as (process, url):
+        assert write_rows(url, tmp_path).returncode == 0
+        watching = asyncio.create_task(watch(url, process.pid))
+        async with rehearsal(POLICIES["greedy"], concurrency=64) as ready:
+            groups = await ready.play(read_rows(tmp_path / "eval.jsonl")[:16])
+        watching.cancel()
+        children = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) in (0, -signal.SIGTERM)  # uvicorn passes the signal on once it is done
+        _, left = psutil.wait_procs(children, timeout=5)
+    samples = [sample for group in groups for sample in group.samples]
+    assert len(samples) == 128
+    assert {sample.metadata["agentenv"]["status"] for sample in samples} == {"scored"}
+    assert {sample.metadata["agentenv"]["end_reason"] for sample in samples} == {"end_turn"}
+    assert all(group.kept for group in groups)
+    assert [warning for sample in samples for warning in sample.warnings] == []
+    assert 8 <= most_live <= 16
+    assert most_processes <= 16
+    assert left == []
+
+
+async def test_each_day_is_scored_as_its_rules_say(tmp_path: Path) -> None:
+    """Against a grade computed here, from the rules and the prompt's prices."""
+    rules = bundle_module("envs/gridsim/gridsim.py")
+    with server("--max-concurrent-envs", "16") as (_, url):
+        assert write_rows(url, tmp_path).returncode == 0
+        rows = read_rows(tmp_path / "eval.jsonl")[:40]
+        async with rehearsal(POLICIES["greedy"], group_size=1, concurrency=16) as ready:
+            groups = await ready.play(rows)
+    for row, group in zip(rows, groups, strict=True):
+        day = read_day(row["messages"][-1]["content"])
+        as_env = {name: getattr(day, name) for name in ("power", "duration", "efficiency", "wear", "prices")}
+        best, _ = rules.optimum(as_env)
+        assert group.samples[0].reward == 0.2 + 0.8 * (rules.profit(as_env, greedy(day)) / best)
+
+
+async def test_a_token_opens_the_server_and_shows_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with server("--token-var", "AGENTENV_TOKEN", "--log-level", "debug") as (process, url):
+        refused = write_rows(url, tmp_path / "refused")
+        assert (refused.returncode, refused.stdout) == (2, "")
+        async with httpx.AsyncClient(base_url=url) as client:
+            assert (await client.get("/health")).status_code == 200
+            assert (await client.get("/status")).status_code == 401
+        assert write_rows(url, tmp_path / "data", "--token-var", "AGENTENV_TOKEN").returncode == 0
+        rows = read_rows(tmp_path / "data" / "eval.jsonl")[:2]
+        async with rehearsal(POLICIES["idle"], group_size=2) as ready:
+            monkeypatch.setenv("AGENTENV_TOKEN", TOKEN)
+            [kept] = await ready.play(rows[:1])
+            monkeypatch.setenv("AGENTENV_TOKEN", "another")
+            [lost] = await ready.play(rows[1:])
+        commands = " ".join(
+            word for one in [psutil.Process(process.pid), *psutil.Process().children(True)] for word in one.cmdline()
+        )
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout is not None
+        printed = process.stdout.read()
+    assert kept.kept
+    assert not lost.kept, "no episode is played with a wrong token"
+    written = "".join(path.read_text() for path in (tmp_path / "data").iterdir())
+    said = refused.stderr + printed + caplog.text + json.dumps([sample.metadata for sample in kept.samples])
+    for place in (written, said, commands):
+        assert TOKEN not in place
+
+
+@pytest.mark.parametrize("policy", ["malformed", "end-turn"])
+async def test_what_a_model_does_wrong_is_scored_not_flagged(policy: str, tmp_path: Path) -> None:
+    with server() as (_, url):
+        assert write_rows(url, tmp_path).returncode == 0
+        async with rehearsal(POLICIES[policy], group_size=2) as ready:
+            [group] = await ready.play(read_rows(tmp_path / "eval.jsonl")[:1])
+    assert group.kept
+    told = group.samples[0].metadata["agentenv"]
+    assert told["status"] == "scored"
+    if policy == "malformed":
+        assert (told["turns"], told["invalid_arguments"], told["tool_calls"]) == (6, 4, 6)
+        assert group.samples[0].reward > 0.2
+    else:
+        assert group.samples[0].reward == 0.0
