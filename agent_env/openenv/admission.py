@@ -1,7 +1,9 @@
 """Who gets room: a hard cap on live envs, and one queue, first come first served.
 
 A slot is taken before an env is deployed and given back when its teardown is through, so the number of envs on the
-host never exceeds the cap. A slot that comes free goes to the oldest waiter; nobody overtakes the queue.
+host never exceeds the cap. A slot that comes free goes to the oldest waiter; nobody overtakes the queue. A client that
+doesn't queue still waits for a slot whose env is being torn down: one that plays episode after episode, each on a new
+connection, would else be refused for its own last one.
 """
 
 from __future__ import annotations
@@ -10,6 +12,9 @@ import asyncio
 from collections import OrderedDict
 
 __all__ = ["Admission", "AtCapacity", "Closing", "Slot"]
+
+LEAVING_SECONDS = 15.0
+"""How long a client that doesn't queue waits for a teardown under way."""
 
 
 class AtCapacity(Exception):
@@ -33,11 +38,19 @@ class Slot:
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
         self._held = True
+        self._leaving = False
+
+    def leave(self) -> None:
+        """Say that the env is being torn down, and `release` follows."""
+        if self._held and not self._leaving:
+            self._leaving = True
+            self._admission._leaving += 1
 
     def release(self) -> None:
         """Give the room to the oldest waiter, or back. Later calls do nothing."""
         if self._held:
             self._held = False
+            self._admission._leaving -= self._leaving
             self._admission._release()
 
 
@@ -49,6 +62,7 @@ class Admission:
             raise ValueError(f"max_concurrent_envs={limit}: at least 1 env must be able to run")
         self.limit = limit
         self._live = 0
+        self._leaving = 0
         self._waiters: OrderedDict[asyncio.Future[Slot | None], None] = OrderedDict()
         self._closing = False
 
@@ -74,17 +88,19 @@ class Admission:
     async def acquire(self, wait: float) -> Slot:
         """A slot, after at most `wait` seconds in the queue. Raises AtCapacity, and Closing at shutdown.
 
+        With `wait=0` it still awaits a slot that is being left, if nobody who came before will take it.
+
         A waiter that is cancelled leaves the queue at once, and passes a slot on that it had just been given.
         """
         try:
             return self.acquire_now()
         except AtCapacity:
-            if wait <= 0:
+            if wait <= 0 and self._leaving <= len(self._waiters):
                 raise
         granted: asyncio.Future[Slot | None] = asyncio.get_running_loop().create_future()
         self._waiters[granted] = None
         try:
-            await asyncio.wait((granted,), timeout=wait)
+            await asyncio.wait((granted,), timeout=wait if wait > 0 else LEAVING_SECONDS)
         except asyncio.CancelledError:
             if granted.done() and (slot := granted.result()) is not None:
                 slot.release()

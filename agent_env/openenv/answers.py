@@ -28,7 +28,8 @@ async def step(session: Session, action: Action) -> Observation:
     """Take one action and say how it went. Raises SessionClosed."""
     if isinstance(action, ListTools):
         try:
-            return Observation({"tools": tool_list(await session.tools(step=True))})
+            listed = {"tools": tool_list(await session.tools(step=True))}
+            return Observation(listed, reward=session.step_reward)
         except NoEpisode as missing:
             return Observation(done=True, metadata=_failed(REASON_NO_EPISODE, str(missing), session.progress))
     try:
@@ -43,11 +44,13 @@ async def step(session: Session, action: Action) -> Observation:
         return Observation(body, done=True, metadata=metadata)
     if isinstance(result, ToolResult):
         if result.error is not None:
-            return Observation(_called(action.tool_name, error=(result.error, result.message)))
-        return Observation(_called(action.tool_name, call_value(result)))
+            failed = _called(action.tool_name, error=(result.error, result.message))
+            return Observation(failed, reward=session.step_reward)
+        return Observation(_called(action.tool_name, call_value(result)), reward=session.step_reward)
     if isinstance(result, Prompt):
         value = {"prompt": result.prompt, "system_prompt": result.system_prompt}
-        return Observation(_called(action.tool_name, value), metadata={"turn": result.turn})
+        called = _called(action.tool_name, value)
+        return Observation(called, reward=session.step_reward, metadata={"turn": result.turn})
     return Observation(_called(action.tool_name), reward=result.outcome.reward, done=True, metadata=_ended(result))
 
 

@@ -56,6 +56,7 @@ def build_app(
     verify_timeout: float = 60.0,
     session_timeout: float = 600.0,
     shutdown_timeout: float = 20.0,
+    step_reward: float | None = None,
     traces: Path | str | None = None,
     listeners: Sequence[Listener] = (),
 ) -> FastAPI:
@@ -73,6 +74,8 @@ def build_app(
       `agent_env.sandbox.choose.make_sandbox`.
     - `call_timeout`: for a tool call, where the session doesn't say (`?call_timeout=SECONDS`).
     - `verify_timeout`: for each verifier.
+    - `step_reward`: the reward of a step that scores nothing. None (null on the wire) can't be mistaken for a score of
+      an episode that was left; OpenEnv's level-two graders want a number in every step: give them 0.0.
     - `session_timeout`: how long a session made over HTTP lives while nobody uses it. A session on a WebSocket lives as
       long as the connection: silence is no reason to end it.
     - `shutdown_timeout`: for tearing every episode down at the end, and again for the sandbox.
@@ -132,6 +135,7 @@ def build_app(
         call_timeout=call_timeout,
         session_timeout=session_timeout,
         shutdown_timeout=shutdown_timeout,
+        step_reward=step_reward,
         at_end=writer.close if writer else None,
     )
 
@@ -167,6 +171,7 @@ def assemble(
     call_timeout: float = 600.0,
     session_timeout: float = 600.0,
     shutdown_timeout: float = 20.0,
+    step_reward: float | None = None,
     at_end: Callable[[], None] | None = None,
 ) -> FastAPI:
     """The app, from its parts: what `build_app` makes of a bundle. `app.state.status()` is what /status says."""
@@ -180,6 +185,7 @@ def assemble(
         call_timeout=call_timeout,
         session_timeout=session_timeout,
         tally=tally or Tally(),
+        step_reward=step_reward,
     )
 
     @asynccontextmanager

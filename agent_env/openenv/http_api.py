@@ -121,7 +121,7 @@ def http_router(sessions: Sessions, status: Callable[[], dict[str, Any]]) -> API
 async def _once(sessions: Sessions, play: Callable[[Session], Awaitable[Observation]]) -> Observation:
     session = sessions.open()
     try:
-        session.admit()
+        await session.admit()
         return await play(session)
     finally:
         await sessions.end(session)

@@ -86,7 +86,7 @@ class JsonRpc:
 
     async def _dispatch(self, request: JsonRpcRequest, own: Session | None) -> Any:
         if request.method == "openenv/session/create":
-            return {"session_id": own.id if own is not None else self._sessions.create().id}
+            return {"session_id": own.id if own is not None else (await self._sessions.create()).id}
         if request.method == "openenv/session/close":
             return await self._close(request.params, own)
         if request.method == "tools/list":
@@ -136,7 +136,7 @@ class JsonRpc:
         """A session of the first task that lives for one request, as OpenEnv's servers make."""
         session = self._sessions.open()
         try:
-            session.admit()
+            await session.admit()
             await session.reset(ResetRequest())
             yield session
         finally:

@@ -39,7 +39,8 @@ class Session:
     """One client's episodes, one after the other.
 
     With `wait=None` the session holds one slot from `admit` to `close`. With `wait` seconds it queues for a slot at
-    every reset, and gives it back as soon as that episode's env is torn down. `call_timeout` is in seconds.
+    every reset, and gives it back as soon as that episode's env is torn down. `call_timeout` is in seconds;
+    `step_reward` is what a step that scores nothing is answered with.
     """
 
     def __init__(
@@ -51,9 +52,11 @@ class Session:
         tally: Tally,
         wait: float | None,
         call_timeout: float,
+        step_reward: float | None = None,
     ) -> None:
         self.id = str(uuid.uuid4())
         self.call_timeout = call_timeout
+        self.step_reward = step_reward
         self.progress = Progress()
         self.activity = Activity()
         self._admission = admission
@@ -73,10 +76,12 @@ class Session:
         """Whether it has an episode, or is getting one."""
         return self._episode is not None or self.activity.phase in (Phase.WAITING, Phase.DEPLOYING)
 
-    def admit(self) -> None:
-        """Take this session's room, if it holds its room for life. Raises AtCapacity, Closing."""
-        if self._wait is None and self._slot is None and self._closing is None:
-            self._slot = self._admission.acquire_now()
+    async def admit(self) -> None:
+        """Take this session's room, if it holds its room for life. Raises AtCapacity, Closing, SessionClosed."""
+        if self._wait is None and self._slot is None:
+            async with self._turn():
+                self._now(Phase.WAITING)
+                self._slot = self._slot or await self._admission.acquire(0.0)
 
     async def reset(self, request: ResetRequest) -> Opened:
         """Begin a new episode; one that is running is torn down first.
@@ -168,6 +173,8 @@ class Session:
         Returns when that is through; a caller that is cancelled stops waiting, not the teardown.
         """
         if self._closing is None:
+            if self._slot is not None:
+                self._slot.leave()
             self._closing = asyncio.create_task(self._close())
             if self._running is not None:
                 self._running.reschedule(asyncio.get_running_loop().time())
@@ -216,6 +223,8 @@ class Session:
         slot = None
         if self._wait is not None:
             slot, self._slot = self._slot, None
+            if slot is not None:
+                slot.leave()
         self._teardown = asyncio.create_task(self._tear_down(episode, slot))
 
     async def _tear_down(self, episode: Playable, slot: Slot | None) -> None:

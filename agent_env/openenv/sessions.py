@@ -49,6 +49,7 @@ class Sessions:
         call_timeout: float,
         session_timeout: float,
         tally: Tally,
+        step_reward: float | None = None,
     ) -> None:
         self.admission = admission
         self.catalog = catalog
@@ -57,6 +58,7 @@ class Sessions:
         self.live: dict[str, Session] = {}
         self._make_episode = make_episode
         self._session_timeout = session_timeout
+        self._step_reward = step_reward
         self._detachable: dict[str, _Detachable] = {}
         self._expiring: set[asyncio.Task[None]] = set()
 
@@ -69,6 +71,7 @@ class Sessions:
             tally=self.tally,
             wait=wait,
             call_timeout=call_timeout or self.call_timeout,
+            step_reward=self._step_reward,
         )
         self.live[session.id] = session
         return session
@@ -80,11 +83,11 @@ class Sessions:
         finally:
             self.live.pop(session.id, None)
 
-    def create(self) -> Session:
+    async def create(self) -> Session:
         """A session made over HTTP, with its room. Raises AtCapacity, Closing."""
         session = self.open()
         try:
-            session.admit()
+            await session.admit()
         except BaseException:
             del self.live[session.id]
             raise

@@ -107,7 +107,7 @@ class WebSocketRoutes:
         try:
             while True:
                 received = await socket.next()
-                session.admit()
+                await session.admit()
                 answer = await self._answer(received, session)
                 if answer is None:
                     return
@@ -122,7 +122,7 @@ class WebSocketRoutes:
         try:
             while True:
                 received = await socket.next()
-                session.admit()
+                await session.admit()
                 await socket.send(await self._mcp_rpc.answer_text(received, session))
         except AtCapacity as full:
             await socket.send(encode_reply(at_capacity(full)))

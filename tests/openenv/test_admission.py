@@ -78,6 +78,22 @@ async def test_a_waiter_cancelled_as_it_is_served_passes_the_slot_on():
     assert admission.live == 1
 
 
+async def test_a_slot_that_is_being_left_is_awaited_without_queueing():
+    admission = Admission(1)
+    slot = admission.acquire_now()
+    slot.leave()
+    slot.leave()
+    first = await queued(admission, wait=0)
+    with pytest.raises(AtCapacity):  # the one slot that is left is the first's
+        await admission.acquire(0)
+    slot.release()
+    second = await first
+    with pytest.raises(AtCapacity):
+        await admission.acquire(0)
+    second.release()
+    assert admission.live == 0
+
+
 async def test_close_turns_waiters_and_newcomers_away():
     admission = Admission(1)
     admission.acquire_now()

@@ -143,6 +143,15 @@ async def test_a_slot_is_free_only_when_its_env_is_gone(address, world):
     assert world.peak == 2
 
 
+async def test_a_client_that_plays_on_one_connection_after_another_is_not_refused(world):
+    world.close_seconds = 0.1
+    async with serving(adding_app(world, max_concurrent_envs=1)) as address:
+        for _ in range(4):
+            async with open_ws(address) as socket:
+                assert (await ask(socket, "reset"))["data"]["done"] is False
+    assert world.peak == 1
+
+
 async def test_64_clients_at_once_all_play_and_the_cap_holds(world):
     async def play(address: str) -> float:
         async with open_ws(address, "/ws?wait=60") as socket:

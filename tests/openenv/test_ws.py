@@ -290,6 +290,16 @@ async def test_close_has_no_reply_and_closes_with_1000(address):
         assert closed.value.rcvd.code == 1000
 
 
+async def test_steps_carry_the_step_reward_where_one_is_set(world):
+    world.unscored = True
+    async with serving(adding_app(world, step_reward=0.0)) as address, open_ws(address) as socket:
+        assert (await ask(socket, "reset", {"task_id": "talk"}))["data"]["reward"] is None
+        assert (await ask(socket, "step", {"type": "list_tools"}))["data"]["reward"] == 0.0
+        for tool in ("add", "absent", "end_turn"):
+            assert (await call(socket, tool))["reward"] == 0.0
+        assert (await call(socket, "end_turn"))["reward"] is None
+
+
 async def test_a_reset_ends_the_episode_before_it(address, world):
     async with open_ws(address) as socket:
         await ask(socket, "reset", {"episode_id": "first"})
