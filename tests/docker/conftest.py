@@ -51,7 +51,7 @@ def engine() -> Iterator[Any]:
 @pytest.fixture
 async def box(engine: Any) -> AsyncIterator[DockerSandbox]:
     """A started sandbox with small limits; nothing of it may be left in the end."""
-    sandbox = DockerSandbox(Limits(memory_mib=128, processes=64, tmp_mib=16, output_kib=8), warm_verifiers=0)
+    sandbox = DockerSandbox(Limits(memory_mib=384, processes=64, tmp_mib=16, output_kib=8), warm_verifiers=0)
     await sandbox.start()
     try:
         yield sandbox

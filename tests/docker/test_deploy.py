@@ -148,9 +148,9 @@ async def test_out_of_memory_is_named_once_the_container_has_exited(box: DockerS
     instance = await box.deploy(probe, episode_id="e")
     with pytest.raises(ConnectionError):
         await run_inside(instance, "import os; os.write(1, b'about to\\n'); value = len(bytearray(512 * 2**20))")
-    assert await instance.wait() == "killed: out of memory (128 MiB)"
+    assert await instance.wait() == "killed: out of memory (384 MiB)"
     with pytest.raises(
-        EnvLost, match=r"env 'probe' has ended: killed: out of memory \(128 MiB\); it printed:\nabout to"
+        EnvLost, match=r"env 'probe' has ended: killed: out of memory \(384 MiB\); it printed:\nabout to"
     ):
         await instance.connect()
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from agent_env.sandbox.docker.errors import EngineError, engine_error
 from agent_env.sandbox.docker.threads import Threads
-from agent_env.sandbox.interface import SandboxUnavailable
+from agent_env.sandbox.interface import SandboxError, SandboxUnavailable
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -60,7 +60,8 @@ class Engine:
             raise SandboxUnavailable(str(error)) from error
 
     async def call(self, doing: str, function: Callable[[APIClient], T]) -> T:
-        """Run it in a thread. Raises EngineError. A call that is cancelled is left to end by itself."""
+        """Run it in a thread. Raises EngineError, and the SandboxErrors that the function raises itself. A call that is
+        cancelled is left to end by itself."""
         return await asyncio.shield(_observed(asyncio.wrap_future(self.submit(doing, function))))
 
     def submit(self, doing: str, function: Callable[[APIClient], T], *, start: bool = False) -> Future[T]:
@@ -70,6 +71,8 @@ class Engine:
         def run() -> T:
             try:
                 return function(self._client())
+            except SandboxError:
+                raise
             except Exception as error:
                 raise engine_error(error, doing, self.address, self.timeout) from error
 

@@ -30,8 +30,6 @@ def engine_error(error: Exception, doing: str, address: str, timeout: float) -> 
     import docker.errors
     import requests.exceptions
 
-    if isinstance(error, EngineError):
-        return error
     if isinstance(error, docker.errors.APIError):
         return _refused(error, doing)
     if isinstance(error, requests.exceptions.ReadTimeout) or _is_timeout(error):
@@ -74,7 +72,7 @@ def _refused(error: Any, doing: str) -> EngineError:
     status = error.response.status_code if error.response is not None else 0
     if status == 404:
         return EngineError(f"Docker does not know it (asked to {doing}): {text}", "not_found")
-    return EngineError(f"Docker refused to {doing}: {text}", "refused", ambiguous=status in (409, 500, 502, 503, 504))
+    return EngineError(f"Docker refused to {doing}: {text}", "refused", ambiguous=status in (502, 503, 504))
 
 
 def _is_timeout(error: BaseException) -> bool:

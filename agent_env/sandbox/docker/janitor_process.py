@@ -24,7 +24,9 @@ __all__ = ["clean_up", "main"]
 LATE = 2.0
 """Seconds after the last find in which a container that was being made may still come up."""
 
-LONGEST_CLEAN_UP = 300.0
+LONGEST_SILENCE = 60.0
+"""Seconds after which a daemon that doesn't answer is given up: the next start reaps."""
+
 DYING = 5.0
 
 
@@ -48,20 +50,22 @@ def clean_up(api: APIClient, owner: Owner) -> None:
     import docker.errors
     import requests.exceptions
 
-    give_up = time.monotonic() + LONGEST_CLEAN_UP
-    quiet_since = time.monotonic()
-    while time.monotonic() < give_up:
+    found_last = answered_last = time.monotonic()
+    while True:
+        now = time.monotonic()
         try:
             found = leftovers.find(api, str(owner))
-            leftovers.remove(api, found)
-            busy = bool(found)
+            answered_last = now
+            if found:
+                leftovers.remove(api, found)
+                found_last = time.monotonic()
+            elif now - found_last > LATE:
+                return
         except (docker.errors.DockerException, requests.exceptions.RequestException):
-            busy = True  # the engine may be restarting
-        reap_folders(owner)
-        if busy:
-            quiet_since = time.monotonic()
-        elif time.monotonic() - quiet_since > LATE:
-            return
+            if now - answered_last > LONGEST_SILENCE:
+                return
+        finally:
+            reap_folders(owner)
         time.sleep(0.2)
 
 

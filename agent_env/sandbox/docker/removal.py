@@ -29,8 +29,10 @@ class Removals:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._tasks: set[asyncio.Task[None]] = set()
+        self._closing = asyncio.Event()
         self.given_up = 0
-        """Containers that could not be removed: the janitor, or a later start, tries again."""
+        """Containers that could not be removed, or that may still come up: the janitor, or a later start, sees to
+        them."""
 
     @property
     def pending(self) -> int:
@@ -48,8 +50,9 @@ class Removals:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def settle(self, timeout: float) -> None:
-        """Wait for those that are going on, at most so many seconds, then stop them."""
+    async def close(self, timeout: float) -> None:
+        """End the hunts, and wait for the removals that are going on, at most so many seconds."""
+        self._closing.set()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=timeout)
         for task in list(self._tasks):
@@ -60,18 +63,25 @@ class Removals:
             await asyncio.wait([asyncio.wrap_future(after)])
         give_up = time.monotonic() + (AMBIGUOUS_WINDOW if hunt else 0.0)
         pause = 0.1
+        closing = asyncio.create_task(self._closing.wait())
         try:
             while True:
+                last = self._closing.is_set()
                 found = await self._engine.call(f"remove {name}", lambda api: remove_container(api, name))
                 if found or time.monotonic() > give_up:
                     break
-                await asyncio.sleep(pause)
+                if last:
+                    self.given_up += 1
+                    break
+                await asyncio.wait([closing], timeout=pause)
                 pause = min(2 * pause, 5.0)
             if network is not None:
                 await self._remove_network(network)
         except EngineError as error:
             self.given_up += 1
             log.error("container %s is left behind for now: %s", name, error)
+        finally:
+            closing.cancel()
 
     async def _remove_network(self, name: str) -> None:
         for left in reversed(range(TRIES)):

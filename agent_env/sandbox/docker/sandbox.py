@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, TypeVar
 
 from agent_env.bundle.model import EnvSpec
 from agent_env.sandbox.docker import leftovers
@@ -36,6 +36,8 @@ from agent_env.sandbox.shelf import Shelf
 __all__ = ["DockerSandbox"]
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 GIVES = (
     "a root filesystem of its own, read-only, and a private /tmp",
@@ -89,6 +91,7 @@ class DockerSandbox(Sandbox):
         self._janitor = Janitor()
         self._reaches: dict[tuple[str, str], Reach] = {}
         self._live: set[DockerEnv] = set()
+        self._starting: set[asyncio.Task[Any]] = set()
         self._verifiers: dict[tuple[str, str], Shelf[DockerVerifier]] = {}
         self._verifying: set[DockerVerifier] = set()
         self._ending: set[asyncio.Task[None]] = set()
@@ -121,17 +124,14 @@ class DockerSandbox(Sandbox):
         await self._images.get(env)
 
     async def deploy(self, env: EnvSpec, *, episode_id: str) -> EnvInstance:
-        try:
-            return await self._deploy(env, episode_id)
-        except EngineError as error:
-            if not not_found(error):
-                raise DeployFailed(f"env {env.name!r}: {error}") from error
-        # Somebody pruned the image under us.
-        self._images.forget(env)
-        try:
-            return await self._deploy(env, episode_id)
-        except EngineError as error:
-            raise DeployFailed(f"env {env.name!r}: {error}") from error
+        for left in (1, 0):
+            try:
+                return await self._own(self._deploy(env, episode_id))
+            except EngineError as error:
+                if not (left and not_found(error)):
+                    raise DeployFailed(f"env {env.name!r}: {error}") from error
+                self._images.forget(env)  # somebody pruned the image under us
+        raise AssertionError("unreachable")
 
     async def verify(
         self, env: EnvSpec, verification: Verification, connect: Callable[[], Awaitable[socket.socket]]
@@ -140,7 +140,7 @@ class DockerSandbox(Sandbox):
         verifier = shelf.take()
         try:
             if verifier is None:
-                verifier = await self._start_verifier(env)
+                verifier = await self._own(self._start_verifier(env))
             shelf.fill()
             self._verifying.add(verifier)
             return await verifier.verify(verification, connect)
@@ -155,12 +155,14 @@ class DockerSandbox(Sandbox):
         if self._closed:
             return
         self._closed = True
+        for task in self._starting:
+            task.cancel()
         ends = [shelf.close() for shelf in self._verifiers.values()]
         ends += [instance.kill() for instance in self._live]
         ends += [verifier.kill() for verifier in self._verifying]
         try:
-            await asyncio.gather(*ends, *self._ending, self._images.close(), return_exceptions=True)
-            await self._host.removals.settle(CLOSE_WAIT)
+            await asyncio.gather(*ends, *self._starting, *self._ending, self._images.close(), return_exceptions=True)
+            await self._host.removals.close(CLOSE_WAIT)
         finally:
             self._host.close()
             if not self._host.removals.given_up and not self._host.removals.pending:
@@ -185,11 +187,23 @@ class DockerSandbox(Sandbox):
         self._reaches[key] = reach
         instance = DockerEnv(env, container, channel, self._live.discard)
         self._live.add(instance)
-        if self._closed:
-            await instance.kill()
-            raise DeployFailed(f"env {env.name!r}: the sandbox is closed")
         self._verifier_shelf(env).fill()
         return instance
+
+    async def _own(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do it as work of this sandbox's own, which `close` ends."""
+        task = asyncio.create_task(work)
+        self._starting.add(task)
+        task.add_done_callback(self._starting.discard)
+        if self._closed:
+            task.cancel()
+        try:
+            return await task
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if caller is not None and not caller.cancelling():
+                raise DeployFailed("the sandbox was closed") from None
+            raise
 
     def _verifier_shelf(self, env: EnvSpec) -> Shelf[DockerVerifier]:
         key = (env.name, env.digest)
