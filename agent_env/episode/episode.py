@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,11 +19,10 @@ from agent_env.bundle.steps import (
     Step,
     Verifier,
 )
+from agent_env.episode.calls import call_tool
 from agent_env.episode.env_client import EnvRefused
-from agent_env.episode.http import PeerError, TooLarge
-from agent_env.episode.jsontext import JsonValueError
+from agent_env.episode.http import PeerError
 from agent_env.episode.live_env import LiveEnv
-from agent_env.episode.mcp import INVALID_PARAMS, PARSE_ERROR, CallResult, RpcError, UnreadableReply
 from agent_env.episode.scores import Reward, reward_of
 from agent_env.episode.stage import Stage, StepFailed
 from agent_env.episode.tool_access import DEFAULT_ROLE
@@ -47,12 +45,6 @@ from agent_env.sandbox.interface import Sandbox, SandboxError, VerifierFailed
 __all__ = ["Episode"]
 
 logger = logging.getLogger(__name__)
-
-REFUSED_ARGUMENTS = re.compile(
-    r"(Error executing tool [^:]*: )?\d+ validation errors? for |Input validation error: "
-    r"|[\w.-]+: (unknown argument|missing argument|argument) "
-)
-"""How an error begins that says that the arguments don't fit the tool's schema: in mcp and FastMCP, and in ours."""
 
 
 class Episode:
@@ -251,26 +243,7 @@ class Episode:
             return ToolResult(
                 error=ErrorKind.UNKNOWN_TOOL, message=f"there is no tool {name!r}; the tools are: {names}"
             )
-        live = found[1]
-        if live.lost is not None:
-            return ToolResult(error=ErrorKind.TRANSPORT, message=live.lost)
-        try:
-            async with asyncio.timeout(timeout) as deadline:
-                return _result(await live.client.call_tool(name, arguments))
-        except JsonValueError as error:
-            return ToolResult(error=ErrorKind.INVALID_ARGUMENTS, message=f"{name}: the arguments hold {error}")
-        except RpcError as error:
-            refused = error.code in (INVALID_PARAMS, PARSE_ERROR)
-            kind = ErrorKind.INVALID_ARGUMENTS if refused else ErrorKind.EXECUTION
-            return ToolResult(error=kind, message=str(error) or f"{name} failed without a message")
-        except (UnreadableReply, TooLarge) as error:  # the tool's own data, so the model's doing
-            return ToolResult(error=ErrorKind.EXECUTION, message=f"{name}: the result can't be passed on: {error}")
-        except (PeerError, SandboxError, OSError) as error:
-            if isinstance(error, TimeoutError) and deadline.expired():
-                message = f"{name} did not answer within {timeout:g} s"
-                return ToolResult(error=ErrorKind.TIMEOUT, message=message)
-            why = await live.why_lost() or live.described(str(error))
-            return ToolResult(error=ErrorKind.TRANSPORT, message=why)
+        return await call_tool(found[1], name, arguments, timeout)
 
     # ---- the episode's life --------------------------------------------------------------------------------------
 
@@ -326,16 +299,3 @@ def _deploys(steps: Sequence[Step]) -> list[DeployEnv | DeploySandbox]:
             break
         deploys.append(step)
     return deploys
-
-
-def _result(called: CallResult) -> ToolResult:
-    if not called.is_error:
-        return ToolResult(content=called.content, structured=called.structured)
-    text = called.text.strip() and called.text
-    kind = ErrorKind.INVALID_ARGUMENTS if REFUSED_ARGUMENTS.match(text) else ErrorKind.EXECUTION
-    return ToolResult(
-        content=called.content,
-        structured=called.structured,
-        error=kind,
-        message=text or "the tool failed without a message",
-    )

@@ -28,14 +28,17 @@ class Peer:
         self.session = session
         self.heads: list[str] = []
         self.messages: list[dict[str, Any]] = []
-        self.server = Server(self._serve)
+        self.server = Server(self.serve)
 
     def client(self, **options: Any) -> McpClient:
         return McpClient(HttpClient(self.server.connect), **options)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             head, _, body = (await request_read(reader)).partition(b"\r\n\r\n")
+            if head.startswith(b"GET "):  # it has no card
+                writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+                continue
             message = json.loads(body)
             self.heads.append(head.decode().lower())
             self.messages.append(message)
