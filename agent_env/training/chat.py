@@ -16,12 +16,15 @@ import ssl
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent_env.openenv.client import innermost, tls_context
 from agent_env.training.backoff import delays
 from agent_env.training.history import History
 from agent_env.training.types import EndReason, RolloutFailed
+
+if TYPE_CHECKING:
+    import httpx
 
 __all__ = ["ChatSession", "ContextOverflow", "Reply", "ToolCall", "read_reply"]
 
@@ -30,6 +33,7 @@ IDLE_REUSE = 2.0
 server closes it, which would lose a request."""
 TRIES_500 = 3
 """A 500 is mostly a bug, which doesn't go away; 502, 503 and such are tried until the timeout."""
+HEADERS = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "agent-env"}
 SHOWN = 300
 """Characters of an answer that an error quotes."""
 
@@ -76,7 +80,8 @@ class ChatSession:
         kept = {key: value for key, value in (request_kwargs or {}).items() if key not in ("messages", "tools")}
         self._head = json.dumps({"model": "default", **kept}, allow_nan=False)[:-1]
         self._tail = f', "tools": {json.dumps(list(tools), allow_nan=False)}}}' if tools else "}"
-        self._client: Any = None
+        self._transport: httpx.AsyncHTTPTransport | None = None
+        self._address: httpx.URL
 
     async def complete(self, history: History, *, timeout: float) -> Reply:
         """The model's next message. `timeout`: seconds, over all tries.
@@ -105,17 +110,20 @@ class ChatSession:
         raise RuntimeError("delays never end")
 
     async def close(self) -> None:
-        if self._client is not None:
-            client, self._client = self._client, None
-            await client.aclose()
+        if self._transport is not None:
+            transport, self._transport = self._transport, None
+            await transport.aclose()
 
     async def _try(self, body: bytes, tries: int) -> Reply:
         import httpx
 
-        if self._client is None:
-            self._client = _new_client(self.url)
         try:
-            answer = await self._client.post(self.url, content=body)
+            if self._transport is None:
+                self._transport, self._address = _new_transport(self.url), httpx.URL(self.url)
+            # The transport itself: a client would add cookies, redirects and half a millisecond to each request.
+            request = httpx.Request("POST", self._address, headers=HEADERS, content=body)
+            answer = await self._transport.handle_async_request(request)
+            content = await answer.aread()
         except httpx.ConnectError as error:
             raise _TryAgain(f"cannot connect to the session at {self.url}: {innermost(error)}") from error
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
@@ -124,9 +132,9 @@ class ChatSession:
             message = f"the connection to the session was lost before its answer came: {innermost(error)}"
             raise RolloutFailed(EndReason.MODEL_ERROR, message) from error
         if answer.status_code == 200:
-            return read_reply(answer.content)
+            return read_reply(content)
         await self.close()  # some servers close the connection after an error, and say nothing
-        raise _refusal(answer.status_code, answer.content, answer.headers.get("Retry-After"), tries)
+        raise _refusal(answer.status_code, content, answer.headers.get("Retry-After"), tries)
 
 
 class _TryAgain(Exception):
@@ -226,8 +234,8 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"it holds {name}")
 
 
-def _new_client(url: str) -> Any:
-    """One rollout's own client: nothing is shared between rollouts or event loops, and no pool is searched."""
+def _new_transport(url: str) -> httpx.AsyncHTTPTransport:
+    """One rollout's own: nothing is shared between rollouts or event loops, and no pool is searched."""
     import httpx
 
     keepalive = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]  # a session host that vanished is noticed, in the end
@@ -237,11 +245,9 @@ def _new_client(url: str) -> Any:
             (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 20),
             (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 5),
         ]
-    transport = httpx.AsyncHTTPTransport(
+    return httpx.AsyncHTTPTransport(
         verify=tls_context() if url.startswith("https:") else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
         limits=httpx.Limits(max_connections=None, max_keepalive_connections=1, keepalive_expiry=IDLE_REUSE),
         socket_options=keepalive,
         trust_env=False,
     )
-    headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
-    return httpx.AsyncClient(transport=transport, timeout=None, trust_env=False, headers=headers)

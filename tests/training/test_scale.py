@@ -1,0 +1,73 @@
+"""A trainer's whole step on one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import tracemalloc
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from agent_env.training.miles import agent
+from tests.training.doubles import PROMPT, ChatServer, EnvServer, call, completion, metadata
+from tests.training.test_rollout import END
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
+
+SCRIPT = [completion(None, call("add", {"x": 1})), END]
+
+
+@pytest.fixture(autouse=True)
+def _descriptors() -> Iterator[None]:
+    """Both ends of two sockets a rollout, in one process."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if hard < 8192:
+        pytest.fail(f"1,024 rollouts and their servers need 8,192 descriptors in one process; the limit is {hard}")
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def scripted() -> ChatServer:
+    """Answers by how long the history is, since a thousand chats share it."""
+    return ChatServer(answer=lambda request, place: SCRIPT[min(1, (len(request["messages"]) - 2) // 2)])
+
+
+async def test_1024_rollouts_at_once_have_no_error() -> None:
+    """Case 121: with a session server that is slow to accept."""
+    env, chat = EnvServer(), scripted()
+    chat.accept_delay = 0.2
+    async with env.serve(), chat.serve():
+        row = {"base_url": chat.base_url, "prompt": list(PROMPT), "request_kwargs": {}}
+        given = metadata(env.url, reset_timeout=300.0, call_timeout=300.0, model_timeout=300.0)
+        results = await asyncio.gather(*(agent.run(**row, metadata=given) for _ in range(1024)))
+    ends = Counter((result["agentenv"]["end_reason"], result["agentenv"]["error"]) for result in results)
+    assert ends == {("end_turn", None): 1024}
+    assert env.live == 0
+    assert len(env.sessions) == 1024
+    assert len(chat.requests) == 2048
+
+
+async def test_memory_stays_flat_over_thousands_of_rollouts() -> None:
+    env, chat = EnvServer(), scripted()
+    async with env.serve(), chat.serve():
+        row = {"base_url": chat.base_url, "prompt": list(PROMPT), "request_kwargs": {}, "metadata": metadata(env.url)}
+
+        async def rollouts(count: int) -> int:
+            for _ in range(count // 32):
+                await asyncio.gather(*(agent.run(**row) for _ in range(32)))
+                env.sessions.clear()
+                chat.requests.clear()
+                chat.bodies.clear()
+            return tracemalloc.get_traced_memory()[0]
+
+        tracemalloc.start()
+        try:
+            before = await rollouts(320)
+            after = await rollouts(960)
+        finally:
+            tracemalloc.stop()
+    assert not agent._running
+    assert after - before < 500_000
