@@ -1,21 +1,26 @@
 """Draws GridSim's days and writes tasks/ and evals/. Needs numpy, which nothing else here does.
 
-    python build.py            # write the files
-    python build.py --check    # only compare: does drawing them again give the files here?
+    python build.py                  # write the files
+    python build.py --check          # only compare: does drawing them again give the files here?
+    python build.py --prices FILE    # with prices of your own; in a copy of this folder, under another name
 
 The prices are synthetic, drawn for each day from a small model of a power market with much wind and sun; no market data
 is in here. Other versions of numpy or libm may round a price differently by a cent, so the files are committed, and
 SHA256 says what they are.
+
+FILE is a CSV with a day a row: month (1 to 12), hub, and 24 prices in $ per MWh; lines that begin with # are left out.
+Every 11th day is for eval, the others are for train; days are drawn again and again with other batteries.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import hashlib
 import json
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,6 +77,10 @@ class Drawn:
     day: Day
 
 
+PriceDay = tuple[int, str, list[int]]
+"""Month, hub, 24 prices in cents per MWh."""
+
+
 # ---- prices ----------------------------------------------------------------------------------------------------------
 
 PRICE_CAP, PRICE_FLOOR = 5000.0, -250.0  # $/MWh: ERCOT's system-wide offer cap since 2022, and its offer floor
@@ -88,8 +97,8 @@ GAS_MEDIAN, GAS_SPREAD = 4.0, 0.35  # $/MMBtu, lognormal
 HUBS = ("HOUSTON", "NORTH", "SOUTH", "WEST")
 
 
-def draw_prices(rng: Any) -> tuple[int, str, list[int]]:
-    """(month, hub, 24 prices in cents per MWh) from a `numpy.random.Generator`.
+def synthetic(rng: Any) -> PriceDay:
+    """A day from a `numpy.random.Generator`.
 
     Net load, which is demand less sun and wind, climbs a convex stack of gas plants. Peakers and scarcity set the price
     near its top, curtailed wind and sun at its bottom, and the West hub sells into congestion.
@@ -138,10 +147,36 @@ def draw_prices(rng: Any) -> tuple[int, str, list[int]]:
     return month + 1, hub, [int(cents) for cents in np.rint(np.clip(price, PRICE_FLOOR, PRICE_CAP) * 100)]
 
 
+def read_prices(path: Path) -> list[PriceDay]:
+    """The days of a CSV, as this module's docstring says. Raises ValueError, naming the line."""
+    found = []
+    with open(path, newline="", encoding="utf-8") as lines:
+        for number, row in enumerate(csv.reader(lines), start=1):
+            if not row or row[0].startswith("#"):
+                continue
+            try:
+                month, hub, *dollars = row
+                prices = [round(float(price) * 100) for price in dollars]
+                if len(prices) != HOURS or not 1 <= int(month) <= 12:
+                    raise ValueError(f"month {month}, {len(prices)} prices")
+            except (ValueError, OverflowError) as error:
+                raise ValueError(f"{path}, line {number}: expected month, hub and {HOURS} prices: {error}") from None
+            found.append((int(month), hub.strip(), prices))
+    if len(found) < 11:
+        raise ValueError(f"{path}: {len(found)} days are too few for two splits; give at least 11")
+    return found
+
+
+def recorded(days: list[PriceDay], split: str) -> Callable[[Any], PriceDay]:
+    """Draws from days of a file, the splits kept apart."""
+    mine = days[::11] if split == "eval" else [day for number, day in enumerate(days) if number % 11]
+    return lambda rng: mine[int(rng.integers(0, len(mine)))]
+
+
 # ---- days ------------------------------------------------------------------------------------------------------------
 
 
-def draw(split: str, index: int) -> Drawn:
+def draw(split: str, index: int, prices_from: Callable[[Any], PriceDay] = synthetic) -> Drawn:
     """A pure function of its arguments.
 
     A day that pays too little, or that the greedy rule already solves, is drawn again, so that every day leaves
@@ -153,7 +188,7 @@ def draw(split: str, index: int) -> Drawn:
     power, duration = int(first.choice(POWERS)), int(first.choice(DURATIONS, p=DURATION_MIX[split]))
     for attempt in range(1000):
         rng = np.random.default_rng([SEED[split], index, 1 + attempt])
-        month, hub, prices = draw_prices(rng)
+        month, hub, prices = prices_from(rng)
         efficiency, wear = int(rng.choice(EFFICIENCIES)), int(rng.choice(WEARS))
         day = Day(power=power, duration=duration, efficiency=efficiency, wear=wear, prices=prices)
         best, _ = optimum(day)
@@ -201,10 +236,11 @@ def task(drawn: Drawn) -> dict[str, Any]:
     return {"name": drawn.name, "tags": tags, "steps": steps}
 
 
-def files() -> Iterator[tuple[str, bytes]]:
-    """(path in the bundle, content) of everything that is drawn."""
+def files(days: list[PriceDay] | None) -> Iterator[tuple[str, bytes]]:
+    """(path in the bundle, content) of everything that is drawn; from these days if there are any."""
     for split, count in DAYS.items():
-        tasks = [task(draw(split, index)) for index in range(count)]
+        prices_from = recorded(days, split) if days else synthetic
+        tasks = [task(draw(split, index, prices_from)) for index in range(count)]
         lines = [json.dumps(one, separators=(",", ":")) + "\n" for one in tasks]
         yield f"tasks/{split}.jsonl", "".join(lines).encode()
         names = "".join(f'    "{one["name"]}",\n' for one in tasks)
@@ -214,9 +250,14 @@ def files() -> Iterator[tuple[str, bytes]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a file differs")
-    check = parser.parse_args().check
-    differs = False
-    for name, content in files():
+    parser.add_argument("--prices", metavar="FILE", type=Path, help="a CSV of days, instead of synthetic ones")
+    args = parser.parse_args()
+    check, differs = args.check, False
+    try:
+        days = read_prices(args.prices) if args.prices else None
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
+    for name, content in files(days):
         path = FOLDER / name
         same = path.is_file() and path.read_bytes() == content
         differs |= not same
