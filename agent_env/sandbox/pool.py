@@ -32,7 +32,6 @@ class WarmPool(Sandbox):
     def __init__(self, inner: Sandbox, *, warm: int | Mapping[str, int], max_live: int | None = None) -> None:
         """`warm`: how many of each env to keep, or by the env's name (envs not named: none)."""
         self.inner = inner
-        self.tier = inner.tier
         self._warm = warm
         self._max_live = max_live
         self._shelves: dict[tuple[str, str], Shelf[EnvInstance]] = {}

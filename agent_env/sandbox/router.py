@@ -28,7 +28,6 @@ class Router(Sandbox):
         self._process = process
         self._docker = docker
         self._needing = [env for env in envs if why_docker(env)]
-        self.tier = self._joined_tier()
 
     async def start(self) -> None:
         if self._process is not None:

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from agent_env.sandbox.owners import OwnerState, list_folders, owner_state, reap_folders
+from agent_env.sandbox.owners import Owner, OwnerState, list_folders, owner_state
 
 __all__ = ["add_arguments", "main"]
 
 TIMEOUT = 30.0
 """Seconds for one answer of the Docker daemon."""
+
+CGROUPS = Path("/sys/fs/cgroup")
+CGROUP_FOLDER = "agent-env"
+TMP_PREFIX = "agent-env-tmp."
+"""Where the process sandbox keeps what carries its owner's name: see its `cgroups` and `tmpfolders`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +43,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Exit codes: 0 done, 1 something of a dead owner could not be removed."""
     containers, gone = _docker(arguments.prune)
-    folders = [Row(path.name, owner_state(path.name), "folder", str(path)) for path in list_folders()]
+    folders = _folders()
     rows = containers + folders
     if arguments.prune:
         dead = [row for row in rows if row.state == "dead"]
-        gone += len(reap_folders())
+        gone += sum(_removed(row) for row in folders if row.state == "dead")
         _print(dead)
         print(f"removed {gone} of {len(dead)} left by owners that are dead")
         return 0 if gone >= len(dead) else 1
@@ -72,6 +80,33 @@ def _docker(prune: bool) -> tuple[list[Row], int]:
         for item in found
     ]
     return rows, gone
+
+
+def _folders() -> list[Row]:
+    """Of the Docker sandbox, and the temporary ones and cgroups of the process sandbox."""
+    rows = [Row(path.name, owner_state(path.name), "folder", str(path)) for path in list_folders()]
+    for kind, parent, prefix in (("folder", Path(tempfile.gettempdir()), TMP_PREFIX), ("cgroup", CGROUPS, "")):
+        found = parent.glob(f"{prefix}*") if prefix else parent.rglob(f"{CGROUP_FOLDER}/*")
+        for path in found:
+            owner = path.name.removeprefix(prefix)
+            if path.is_dir() and Owner.parse(owner):
+                envs = sum(1 for child in path.iterdir() if child.is_dir())
+                rows.append(Row(owner, owner_state(owner), kind, str(path), f"{envs} inside"))
+    return rows
+
+
+def _removed(row: Row) -> bool:
+    """A cgroup's files go with it, and it can't be removed while a process is in it."""
+    path = Path(row.name)
+    if row.kind != "cgroup":
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        for folder in (*(child for child in path.iterdir() if child.is_dir()), path):
+            try:
+                folder.rmdir()
+            except OSError:
+                return False
+    return not path.exists()
 
 
 def _print(rows: Sequence[Row]) -> None:

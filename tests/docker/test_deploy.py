@@ -270,3 +270,12 @@ async def test_half_a_request_and_an_unread_answer_hold_nothing_up(box: DockerSa
     await instance.kill()
     for connection in idle:
         connection.close()
+
+
+async def test_folders_that_an_env_writes_are_empty_private_and_limited(box: DockerSandbox, probe: EnvSpec) -> None:
+    env = dataclasses.replace(probe, writable=("/work",))
+    first, second = await asyncio.gather(*(box.deploy(env, episode_id=name) for name in ("first", "second")))
+    assert await run_inside(first, "import os; open('/work/x', 'w').write('y'); value = os.listdir('/work')") == ["x"]
+    assert await run_inside(second, "import os; value = os.listdir('/work')") == []
+    fill = "f = open('/work/y', 'wb')\nfor _ in range(32): f.write(b'a' * 2**20)"
+    assert "No space left" in await run_inside(first, fill)

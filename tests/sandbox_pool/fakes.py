@@ -54,7 +54,6 @@ class FakeSandbox(Sandbox):
     """`most` is how many envs (running or starting) there ever were at once. Set `gate` to hold starts back."""
 
     def __init__(self, *, unavailable: str | None = None) -> None:
-        self.tier = Tier("fake", ("everything",), ("nothing",))
         self.running: set[FakeEnv] = set()
         self.made: list[FakeEnv] = []
         self.asked = 0
@@ -64,13 +63,14 @@ class FakeSandbox(Sandbox):
         self.gate.set()
         self.closed = 0
         self.prepared: list[str] = []
-        self._unavailable = unavailable
+        self.unavailable = unavailable
         self._starting = 0
         self._numbers = itertools.count(1)
 
     async def start(self) -> None:
-        if self._unavailable:
-            raise SandboxUnavailable(self._unavailable)
+        if self.unavailable:
+            raise SandboxUnavailable(self.unavailable)
+        self.tier = Tier("fake", ("everything",), ("nothing",))
 
     async def prepare(self, env: EnvSpec) -> None:
         self.prepared.append(env.name)

@@ -47,7 +47,9 @@ async def test_mixed_envs_each_go_to_the_sandbox_that_can_run_them(made: dict[st
     await settle()
     assert made["process"].prepared == ["plain"]
     assert made["docker"].prepared == ["apt", "pulled"]
-    assert "docker for apt, pulled" in sandbox.tier.name
+    made["docker"].unavailable = None
+    await sandbox.start()
+    assert sandbox.tier.name == "fake, docker for apt, pulled"
     await sandbox.close()
 
 

@@ -81,6 +81,7 @@ class DockerHost:
             environ=environ or {},
             entrypoint=entrypoint,
             network=name if network else None,
+            writable=env.writable,
             extra_processes=extra_processes,
         )
 

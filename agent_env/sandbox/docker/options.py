@@ -45,6 +45,8 @@ class Options:
     """None: the image's own ENTRYPOINT and CMD."""
     network: str | None = None
     """The name of a network; None: none at all."""
+    writable: Sequence[str] = ()
+    """Folders besides /tmp that it may write, absolute: each empty, of /tmp's size. Programs in them may be run."""
     extra_processes: int = 0
     """On top of the limit: what our own script inside needs."""
 
@@ -62,7 +64,9 @@ class Options:
         return {**ours, **self.environ, "PYTHONPATH": ":".join(paths)}
 
     def tmpfs(self) -> dict[str, str]:
-        return {"/tmp": f"rw,noexec,nosuid,nodev,size={self.limits.tmp_mib}m,mode=1777"}
+        options = f"nosuid,nodev,size={self.limits.tmp_mib}m,mode=1777"
+        folders = dict.fromkeys(self.writable, f"rw,exec,{options}")
+        return {**folders, "/tmp": f"rw,noexec,{options}"}
 
     def binds(self) -> dict[str, dict[str, str]]:
         return {
