@@ -128,6 +128,7 @@ class ForkServer:
                     stdin=subprocess.DEVNULL,
                     stdout=output.write_end,
                     stderr=output.write_end,
+                    start_new_session=True,  # a terminal's Ctrl-C is for the server, which then ends its envs in order
                 )
         except BaseException:
             control.close()
