@@ -163,7 +163,10 @@ def _result(returned: Any) -> ToolResult:
         return ToolResult(returned)
     if isinstance(returned, bytes):
         return ToolResult(returned.decode("utf-8", "replace"))
-    text = jsontext.dumps(returned).decode()
+    try:
+        text = jsontext.dumps(returned).decode()
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"the tool returned something that JSON can't hold: {error}") from None
     return ToolResult(text, structured=returned if isinstance(returned, dict) else None)
 
 

@@ -43,8 +43,8 @@ def test_an_unknown_tool_is_a_tool_error_that_names_the_offered_ones(shelf: Driv
         ("break", "secret.py broke"),
         ("silent", "KeyError"),
         ("cancel", "fail was cancelled"),
-        ("nan", "Out of range float values are not JSON compliant"),
-        ("object", "Object of type object is not JSON serializable"),
+        ("nan", "the tool returned something that JSON can't hold: Out of range float values"),
+        ("object", "the tool returned something that JSON can't hold: Object of type object"),
     ],
 )
 def test_a_failing_tool_is_a_tool_error_with_the_message_only(
@@ -52,7 +52,8 @@ def test_a_failing_tool_is_a_tool_error_with_the_message_only(
 ) -> None:
     called = shelf.call("fail", how=how)
     assert called.is_error
-    assert called.text == text
+    assert called.text.startswith(text)
+    assert "\n" not in called.text
     assert shelf.call("put", item="a").text == "1 items"
     assert ("Traceback" in capfd.readouterr().err) == (how not in ("refuse", "cancel"))
 
