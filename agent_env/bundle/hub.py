@@ -71,7 +71,11 @@ def _snapshot(address: str, repository: str, path: str, revision: str | None) ->
         raise _error(address, what, "pip install 'agent-env[openenv]'") from None
     try:
         found = snapshot_download(
-            repository, repo_type="dataset", revision=revision, allow_patterns=[f"{path}/*"] if path else None
+            repository,
+            repo_type="dataset",
+            revision=revision,
+            allow_patterns=[f"{path}/*"] if path else None,
+            endpoint=os.environ.get("HF_ENDPOINT") or None,  # as it is now: the library reads it when it is imported
         )
     except errors.GatedRepoError:
         what = f"the dataset {repository} is gated, and your account has no access to it"
