@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -15,12 +16,14 @@ import pytest
 from agent_env.cli import main
 from tests.session_server.doubles import USER
 
-COMMAND = [sys.executable, "-m", "agent_env.cli", "session-server", "--port", "0"]
+COMMAND = [str(Path(sys.executable).with_name("agent-env")), "session-server", "--port", "0"]
 
 
 @contextlib.contextmanager
-def server(*options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    with subprocess.Popen([*COMMAND, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+def server(*options: str, cwd: Path | None = None) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    with subprocess.Popen(
+        [*COMMAND, *options], cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         try:
             assert process.stdout is not None
             line = process.stdout.readline()
@@ -43,6 +46,18 @@ def test_it_serves_until_it_is_told_to_stop(stop: signal.Signals) -> None:
         out, err = process.communicate(timeout=15)
     assert "end_turn" in err, "each turn is told"
     assert "Traceback" not in out + err
+
+
+@pytest.mark.integration
+def test_a_policy_of_ones_own_is_found_in_the_working_folder(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from agent_env.training.policies import Reply\n\n"
+        "def policy(messages, tools, request):\n    return Reply('as you wish')\n"
+    )
+    with server("--policy", "mine:policy", cwd=tmp_path) as (_, url):
+        session = httpx.post(f"{url}/sessions").json()["session_id"]
+        answer = httpx.post(f"{url}/sessions/{session}/v1/chat/completions", json={"messages": [USER]})
+    assert answer.json()["choices"][0]["message"]["content"] == "as you wish"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_env.training.policies import Reply
-from agent_env.training.session_server.history import message_matches
+from agent_env.training.session_server.history import BadRequest, Session, message_matches
 from tests.session_server.doubles import TOOL, USER, call, says, session, tool_result
 
 
@@ -175,3 +175,48 @@ def test_matching_is_symmetric_and_blind_to_what_is_not_rendered(one: dict[str, 
 @given(messages, st.sampled_from(["role", "content", "reasoning_content", "tool_calls"]))
 def test_a_changed_rendered_field_never_matches(message: dict[str, Any], field: str) -> None:
     assert not message_matches(message, message | {field: "something else"})
+
+
+replies = st.builds(
+    lambda content, calls: {
+        "role": "assistant",
+        "content": content,
+        "tool_calls": [
+            {"id": f"call_{number}", "type": "function", "function": {"name": "look", "arguments": arguments}}
+            for number, arguments in enumerate(calls)
+        ]
+        or None,
+    },
+    st.text("ab\n", max_size=4),
+    st.lists(st.sampled_from(["{}", "[1]", '"x"', "null", '{"a":  1}']), max_size=2),
+)
+
+
+def played(turns: list[dict[str, Any]]) -> tuple[Session, list[dict[str, Any]]]:
+    """A strict session after an honest client has played these replies, and the client's history."""
+    session, history = Session(id="s", policy="p", strict=True), [USER]
+    for reply in turns:
+        prepared = session.prepare({"messages": list(history), "tools": [TOOL]})
+        response = {"choices": [{"message": reply, "finish_reason": "stop"}]}
+        session.commit(len(session.records), 0.0, prepared, response)
+        history = [*history, reply, *({"role": "tool", "content": "ok"} for _ in reply["tool_calls"] or [0])]
+    return session, history
+
+
+@given(st.lists(replies, max_size=4))
+def test_a_client_that_only_appends_is_never_refused(turns: list[dict[str, Any]]) -> None:
+    session, _ = played(turns)
+    assert len(session.records) == len(turns)
+    assert session.warnings == []
+
+
+@given(st.lists(replies, min_size=1, max_size=4), st.data())
+def test_a_client_that_changes_what_was_said_is_refused_wherever_it_does(
+    turns: list[dict[str, Any]], data: st.DataObject
+) -> None:
+    session, history = played(turns)
+    at = data.draw(st.integers(0, len(session.messages) - 1))
+    history[at] = history[at] | {"content": "something else"}
+    with pytest.raises(BadRequest):
+        session.prepare({"messages": history, "tools": [TOOL]})
+    assert len(session.records) == len(turns)

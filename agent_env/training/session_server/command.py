@@ -83,6 +83,7 @@ def main(arguments: argparse.Namespace) -> int:
             arguments.upstream, arguments.model, key=key, all_fields=arguments.all_fields
         )
     else:
+        sys.path.insert(0, os.getcwd())  # where one's own policies lie
         for name in arguments.policy or POLICIES:
             try:
                 policy = load_policy(name)
