@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -35,7 +36,7 @@ def load_bundle(folder: Path | str) -> Bundle:
 
     Tasks that are well formed but can't be played are in `left_out`, and logged. Raises BundleError with every problem.
     """
-    root = Path(folder).expanduser().resolve()
+    root = Path(os.path.expanduser(folder)).resolve()
     problems = Problems()
     layout = read_layout(root, problems)
     if layout is None:

@@ -98,7 +98,7 @@ def resolve_bundle(address: Address) -> Bundle:
         bundle = load_bundle(folder)
         pinned = hashlib.sha256(f"{revision}\n{bundle.fingerprint}".encode()).hexdigest()
         return dataclasses.replace(bundle, fingerprint=pinned)
-    if Path(address).expanduser().is_dir():
+    if address and os.path.isdir(os.path.expanduser(address)):
         return load_bundle(address)
     if isinstance(address, os.PathLike):
         raise BundleNotFound(str(address), [Problem("", "", "there is no such folder", "check the path")])
