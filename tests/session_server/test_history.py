@@ -68,6 +68,16 @@ async def test_the_same_request_again_replaces_the_answer() -> None:
     assert "was sent again" in seen["metadata"]["warnings"][0]
 
 
+async def test_another_tool_result_discards_only_the_turn_after_it() -> None:
+    async with session(says(call(), Reply("one"), Reply("two"))) as chat:
+        first = await chat.turn(USER)
+        await chat.turn(USER, first, tool_result(first))
+        await chat.turn(USER, first, tool_result(first, "another"))
+        seen = await chat.seen()
+    assert [record["response"]["choices"][0]["message"]["content"] for record in seen["records"]] == ["", "two"]
+    assert "turn 2 was discarded" in seen["metadata"]["warnings"][0]
+
+
 async def test_two_turns_back_is_refused_and_changes_nothing() -> None:
     async with session(says(call(), call(), Reply("done"))) as chat:
         first = await chat.turn(USER)

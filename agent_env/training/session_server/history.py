@@ -118,7 +118,6 @@ class Session:
     messages: list[dict[str, Any]] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    closed: bool = False
     _ends: list[int] = field(default_factory=list)
     """`messages[:_ends[i]]` ends with the i-th generated turn."""
 
@@ -150,8 +149,6 @@ class Session:
 
     def commit(self, expected: int, started: float, request: dict[str, Any], response: dict[str, Any]) -> None:
         """Record a turn that was prepared when the session had `expected` turns; a later one than that is lost."""
-        if self.closed:
-            return
         if len(self.records) != expected:
             self._note("two requests at once: the answer that came second was not recorded, and is lost")
             return
