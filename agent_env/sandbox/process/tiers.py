@@ -66,6 +66,7 @@ def describe(name: str, *, cgroups: bool = False) -> Tier:
             ),
             (
                 "namespaces: an env shares this process's view of processes and users, and can't start processes",
+                "changes of a file's mode, owner or times, also of its own files",
                 "servers that bind a TCP port: only envs written with agent_env.env run",
                 "a hard limit of its /tmp: it is measured twice a second, and an env over the limit is ended",
                 apart,

@@ -12,33 +12,12 @@ import platform
 import struct
 
 from . import linux
+from .syscalls import NUMBERS
 
 __all__ = ["ALONE", "BASE", "VERIFIER_ALONE", "Rules", "apply", "program"]
 
 _ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
-"""AUDIT_ARCH, and the column of the tables below."""
-
-_NUMBERS: dict[str, tuple[int, int]] = {
-    "acct": (163, 89), "add_key": (248, 217), "bind": (49, 200), "bpf": (321, 280), "chroot": (161, 51),
-    "clone": (56, 220), "connect": (42, 203), "delete_module": (176, 106), "finit_module": (313, 273),
-    "fork": (57, -1), "fsmount": (432, 432), "fsopen": (430, 430), "init_module": (175, 105),
-    "io_uring_enter": (426, 426), "io_uring_register": (427, 427), "io_uring_setup": (425, 425),
-    "ioprio_set": (251, 30), "kcmp": (312, 272), "kexec_load": (246, 104), "keyctl": (250, 219),
-    "kill": (62, 129), "listen": (50, 201), "memfd_create": (319, 279), "memfd_secret": (447, 447),
-    "migrate_pages": (256, 238), "mount": (165, 40), "mount_setattr": (442, 442), "move_mount": (429, 429),
-    "move_pages": (279, 239), "msgget": (68, 186), "name_to_handle_at": (303, 264), "open_by_handle_at": (304, 265),
-    "open_tree": (428, 428), "perf_event_open": (298, 241), "pidfd_getfd": (438, 438), "pidfd_open": (434, 434),
-    "pidfd_send_signal": (424, 424), "pivot_root": (155, 41), "prctl": (157, 167), "prlimit64": (302, 261),
-    "process_madvise": (440, 440), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271),
-    "ptrace": (101, 117), "reboot": (169, 142), "request_key": (249, 218), "rt_sigqueueinfo": (129, 138),
-    "rt_tgsigqueueinfo": (297, 240), "sched_setaffinity": (203, 122), "sched_setattr": (314, 274),
-    "sched_setparam": (142, 118), "sched_setscheduler": (144, 119), "sendmmsg": (307, 269), "sendmsg": (46, 211),
-    "sendto": (44, 206), "semget": (64, 190), "setns": (308, 268),
-    "setpriority": (141, 140), "shmget": (29, 194), "socket": (41, 198), "socketpair": (53, 199),
-    "swapon": (167, 224), "tgkill": (234, 131), "tkill": (200, 130), "umount2": (166, 39), "unshare": (272, 97),
-    "userfaultfd": (323, 282), "vfork": (58, -1),
-}  # fmt: skip
-"""x86_64, aarch64; -1: that architecture has no such call."""
+"""AUDIT_ARCH, and the column of NUMBERS."""
 
 BASE = (
     "mount", "umount2", "pivot_root", "chroot", "open_tree", "move_mount", "fsopen", "fsmount", "mount_setattr",
@@ -50,7 +29,14 @@ BASE = (
 _ALONE_TOO = (
     "fork", "vfork", "tkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_open", "pidfd_send_signal",
     "sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler", "setpriority", "ioprio_set",
-    "migrate_pages", "move_pages", "shmget", "semget", "msgget", "memfd_create",
+    "migrate_pages", "move_pages", "memfd_create",
+    # What no IPC namespace keeps apart.
+    "shmget", "shmat", "shmctl", "semget", "semop", "semtimedop", "semctl", "msgget", "msgsnd", "msgrcv", "msgctl",
+    "mq_open", "mq_unlink",
+    # What Landlock lets the owner of a file do to it, though it can't open it.
+    "chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat",
+    "utime", "utimes", "futimesat", "utimensat", "setxattr", "lsetxattr", "fsetxattr", "setxattrat",
+    "removexattr", "lremovexattr", "fremovexattr", "removexattrat", "file_setattr",
 )  # fmt: skip
 ALONE = (*BASE, *_ALONE_TOO, "socket", "connect", "bind", "listen")
 VERIFIER_ALONE = (*BASE, *_ALONE_TOO, "bind", "listen")
@@ -63,6 +49,8 @@ _EPERM, _ENOSYS = _ERRNO | 1, _ERRNO | 38
 _NUMBER, _ARCH = 0, 4
 _CLONE3, _CLONE_NAMESPACES, _CLONE_THREAD = 435, 0x7E02_0000, 0x0001_0000
 _X32 = 0x4000_0000
+_SET_FLAGS, _SET_XATTR = 0x4008_6602, 0x401C_5820
+"""FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR."""
 _AF_INET, _TCP, _SOCK_TYPE_MASK, _MSG_FASTOPEN, _PDEATHSIG = 2, 6, 0xF, 0x2000_0000, 1
 
 
@@ -79,12 +67,12 @@ def program(denied: Rules, *, alone: bool = False, verifier: bool = False, pid: 
     # clone3 takes its flags by pointer, which a filter can't read: libc then falls back to clone.
     code += [(_JUMP_EQUAL, 0, 1, _CLONE3), (_RETURN, 0, 0, _ENOSYS)]
     for name in denied:
-        if (number := _NUMBERS[name][column]) >= 0:
+        if (number := NUMBERS[name][column]) >= 0:
             code += [(_JUMP_EQUAL, 0, 1, number), (_RETURN, 0, 0, _EPERM)]
 
     def when(name: str, argument: int, *body: tuple[int, int, int, int]) -> None:
         """Judge one call by one argument; body ends in a return on every path."""
-        head = (_JUMP_EQUAL, 0, len(body) + 1, _NUMBERS[name][column])
+        head = (_JUMP_EQUAL, 0, len(body) + 1, NUMBERS[name][column])
         code.extend([head, (_LOAD, 0, 0, _argument(argument)), *body])
 
     allow, refuse = (_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _EPERM)
@@ -92,6 +80,7 @@ def program(denied: Rules, *, alone: bool = False, verifier: bool = False, pid: 
         when("clone", 0, (_JUMP_SET, 0, 1, _CLONE_NAMESPACES), refuse, allow)
     else:
         when("clone", 0, (_JUMP_SET, 0, 1, _CLONE_THREAD), allow, refuse)
+        when("ioctl", 1, (_JUMP_EQUAL, 1, 0, _SET_FLAGS), (_JUMP_EQUAL, 0, 1, _SET_XATTR), refuse, allow)
         when("prctl", 0, (_JUMP_EQUAL, 0, 1, _PDEATHSIG), refuse, allow)
         for name in ("kill", "tgkill"):
             when(name, 0, (_JUMP_EQUAL, 0, 1, pid), allow, refuse)
