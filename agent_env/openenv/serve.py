@@ -52,6 +52,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--verify-timeout", type=float, default=60.0, metavar="SECONDS", help="for each verifier (default: %(default)g)"
     )
+    parser.add_argument(
+        "--step-reward",
+        type=float,
+        metavar="REWARD",
+        help="reward of a step that scores nothing (default: null, which OpenEnv's level-two validators refuse)",
+    )
     parser.add_argument("--traces", metavar="FOLDER", help="write every episode's events to a JSONL file there")
     parser.add_argument(
         "--log-level", default="info", choices=("debug", "info", "warning", "error"), help="(default: %(default)s)"
@@ -104,6 +110,7 @@ def _app(arguments: argparse.Namespace) -> FastAPI:
         warm=arguments.warm,
         call_timeout=arguments.call_timeout,
         verify_timeout=arguments.verify_timeout,
+        step_reward=arguments.step_reward,
         traces=arguments.traces,
     )
 
