@@ -22,9 +22,10 @@ __all__ = ["Dockerfile", "read_dockerfile"]
 
 _HARMLESS = frozenset({"ARG", "EXPOSE", "HEALTHCHECK", "LABEL", "MAINTAINER", "SHELL", "STOPSIGNAL", "USER"})
 """Instructions that change nothing about how the server runs without its image."""
-_NEED_IMAGE = frozenset({"ONBUILD", "VOLUME"})
 _PYTHON_IMAGE = re.compile(r"(?:^|/)python(?::(?P<version>3\.\d+)?[^@/]*)?(?:@[\w:]+)?$")
 _PYTHON = re.compile(r"(?:/usr/(?:local/)?bin/)?python(?:3(?:\.\d+)?)?")
+_SYSTEM = re.compile(r"/(?:$|(?:bin|boot|dev|etc|lib\w*|proc|run|sbin|sys|tmp|usr)(?:/|$))")
+"""Folders that a sandbox has already, and that nothing can be made in."""
 _USER_COMMANDS = frozenset({"adduser", "addgroup", "chmod", "chown", "groupadd", "useradd"})
 """Commands that only serve the image's own user."""
 _PIP_VALUES = frozenset(
@@ -47,6 +48,8 @@ class Dockerfile:
     workdir: str = "/"
     python: str | None = None
     """The Python version of its base image, as `3.12`, if its tag says it."""
+    writable: tuple[str, ...] = ()
+    """Empty folders that it makes outside the env's own, absolute."""
     requirements: str | None = None
     """The requirements file that it installs: path inside the folder."""
     needs_docker: str | None = None
@@ -101,8 +104,11 @@ class _Reader:
             self.run(line, rest)
         elif name in ("CMD", "ENTRYPOINT"):
             self.start(line, name, rest)
-        elif name in _NEED_IMAGE:
-            self.needs_docker(line, f"{name} {rest}")
+        elif name == "VOLUME":
+            if not all(self.makes_folder(path) for path in exec_form(rest) or rest.split()):
+                self.needs_docker(line, f"VOLUME {rest}")
+        elif name == "ONBUILD":
+            self.needs_docker(line, f"ONBUILD {rest}")
         elif name not in _HARMLESS:
             self.problem(line, f"{name} is no Dockerfile instruction", "mend or remove the line")
 
@@ -171,7 +177,7 @@ class _Reader:
         if name == "ADD" and re.match(r"\w+://|git@", source):
             return self.needs_docker(line, f"ADD {source} downloads")
         relative = posixpath.normpath(source.lstrip("/")) if source != "/" else "."
-        found = [self.folder] if relative == "." else sorted(self.folder.glob(relative))
+        found = [self.folder] if relative == "." else self.matching(relative)
         if relative.startswith("..") or not found:
             return self.problem(
                 line, f"{name} {source}: the folder has no such file", "name a file of the env's folder"
@@ -188,6 +194,12 @@ class _Reader:
             else:
                 return self.needs_docker(line, f"{name} puts {inside} at {lands}, which is not the folder's own layout")
         return None
+
+    def matching(self, pattern: str) -> list[Path]:
+        try:
+            return sorted(self.folder.glob(pattern))
+        except (ValueError, OSError):  # no pattern, or no name that a file can have
+            return []
 
     def run(self, line: int, rest: str) -> None:
         body = split_flags(rest)[1]
@@ -209,9 +221,19 @@ class _Reader:
         if list(words[:2]) in (["pip", "install"], ["pip3", "install"]):
             return self.pip_install(words[2:])
         if words[:1] == ["mkdir"]:
-            paths = [self.in_image(word) for word in words[1:] if not word.startswith("-")]
-            return set(paths) <= {self.result.workdir}
+            return all(self.makes_folder(word) for word in words[1:] if not word.startswith("-"))
         return bool(words) and words[0] in _USER_COMMANDS
+
+    def makes_folder(self, path: str) -> bool:
+        """Whether the sandbox can make an empty folder here too, which it then does."""
+        path = self.in_image(self.expand(path))
+        if path == self.result.workdir:
+            return True
+        if _SYSTEM.match(path) or path.startswith(f"{self.result.workdir}/"):
+            return False
+        if path not in self.result.writable:
+            self.result.writable = (*self.result.writable, path)
+        return True
 
     def pip_install(self, words: Sequence[str]) -> bool:
         files: list[str] = []
@@ -259,6 +281,7 @@ class _Reader:
         if not command:
             self.problem(line, "it doesn't say how the server starts", 'end it with CMD ["python", "server.py"]')
         if not command or self.result.needs_docker is not None:
+            self.result.writable = ()  # the image has them
             return
         if not _PYTHON.fullmatch(command[0]):
             self.needs_docker(line, f'it starts {command[0]!r}; without Docker it must be ["python", ...]')
@@ -267,8 +290,18 @@ class _Reader:
         for root, copied in self.roots.items():
             if root != self.result.workdir:
                 self.needs_docker(copied, f"it copies files to {root}, and starts in {self.result.workdir}")
-        script = next((word for word in command[1:] if not word.startswith("-")), "")
+        if self.result.needs_docker is None:
+            self.result.command = ("python", *self.arguments(line, command[1:]))
+
+    def arguments(self, line: int, words: Sequence[str]) -> tuple[str, ...]:
+        """Python's arguments, with its script as a path inside the folder."""
+        if {"-m", "-c"} & set(words):
+            return tuple(words)
+        index = next((index for index, word in enumerate(words) if not word.startswith("-")), len(words))
+        script = words[index] if index < len(words) else ""
         inside = posixpath.relpath(self.in_image(script), self.result.workdir)
-        is_script = script.endswith(".py") and not {"-m", "-c"} & set(command)
-        if is_script and not inside.startswith("..") and not (self.folder / inside).is_file():
+        if not script.endswith(".py") or inside.startswith(".."):
+            return tuple(words)
+        if not (self.folder / inside).is_file():
             self.problem(line, f"it starts {script}, which the folder doesn't have", "name a file of the folder")
+        return (*words[:index], inside, *words[index + 1 :])

@@ -122,6 +122,7 @@ def _spec(entry: Entry, folder: Path, image: str | None, config: Mapping[str, An
         command=said.command,
         environ=said.environ,
         workdir=said.workdir,
+        writable=said.writable,
         python=said.python,
         requirements=requirements.resolve() if _lists_packages(requirements) else None,
         dockerfile=dockerfile.resolve() if dockerfile is not None else None,

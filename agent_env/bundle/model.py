@@ -71,7 +71,7 @@ class EnvSpec:
     environment_name: str | None = None
     """The card's name, if env.toml says it; else the server's own card does at run time."""
     command: tuple[str, ...] = ("python", "server.py")
-    """The Dockerfile's exec-form ENTRYPOINT + CMD. A leading `python`/`python3` means the env's own interpreter."""
+    """The Dockerfile's exec-form ENTRYPOINT + CMD. A leading `python` means the env's own interpreter."""
     environ: Mapping[str, str] = field(default_factory=dict)
     """The Dockerfile's ENV."""
     workdir: str = "/app"

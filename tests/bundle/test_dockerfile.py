@@ -48,7 +48,8 @@ def read(text: str, folder: Path) -> Dockerfile:
         "WORKDIR /app\nCOPY requirements.txt .\nRUN pip3 install -i https://x.example/simple -rrequirements.txt",
         "WORKDIR /app\nCOPY requirements.txt .\nRUN uv pip install --system --requirement=requirements.txt",
         'WORKDIR /app\nCOPY requirements.txt .\nRUN ["pip", "install", "-r", "/app/requirements.txt"]',
-        "WORKDIR /app\nRUN mkdir -p /app && chown -R nobody /app",
+        "WORKDIR /app\nRUN mkdir -p /app /data && chown -R nobody /app",
+        'VOLUME ["/data"]',
         "RUN groupadd x && \\\n    # a comment\n\n    useradd x",
         "ARG PORT=18765\nEXPOSE ${PORT}\nLABEL a=b\nUSER 1000\nSTOPSIGNAL SIGTERM\nHEALTHCHECK NONE",
     ],
@@ -74,7 +75,8 @@ def test_files_requirements_and_users_need_no_docker(middle: str, folder: Path) 
         (FROM + "RUN pip install ." + CMD, "line 2: RUN pip install ."),
         (FROM + "RUN pip install -r missing.txt" + CMD, "line 2: RUN pip install -r missing.txt"),
         (FROM + "RUN pip install -r reqs/prod.txt -r requirements.txt" + CMD, "line 2: RUN pip install -r"),
-        (FROM + "RUN mkdir /data" + CMD, "line 2: RUN mkdir /data"),
+        (FROM + "RUN mkdir /etc/shop" + CMD, "line 2: RUN mkdir /etc/shop"),
+        (FROM + "WORKDIR /app\nRUN mkdir -p cache" + CMD, "line 3: RUN mkdir -p cache"),
         (FROM + "RUN echo hi > /etc/motd" + CMD, "line 2: RUN echo hi > /etc/motd"),
         (FROM + "RUN useradd $(whoami)" + CMD, "line 2: RUN useradd $(whoami)"),
         (FROM + 'RUN useradd "x' + CMD, 'line 2: RUN useradd "x'),
@@ -86,7 +88,7 @@ def test_files_requirements_and_users_need_no_docker(middle: str, folder: Path) 
         (FROM + "WORKDIR /app\nCOPY data/ ." + CMD, "line 3: COPY puts data at /app, which is not the folder's own"),
         (FROM + "WORKDIR /app\nCOPY server.py main.py" + CMD, "line 3: COPY puts server.py at /app/main.py"),
         (FROM + "WORKDIR /app\nCOPY . /srv" + CMD, "line 3: it copies files to /srv, and starts in /app"),
-        (FROM + "VOLUME /data" + CMD, "line 2: VOLUME /data"),
+        (FROM + "VOLUME /tmp/x" + CMD, "line 2: VOLUME /tmp/x"),
         (FROM + "ONBUILD RUN x" + CMD, "line 2: ONBUILD RUN x"),
         (
             FROM + "CMD python server.py",
@@ -144,8 +146,12 @@ WORKDIR /srv/$A
     [
         ('CMD ["python", "-u", "server.py"]', ("python", "-u", "server.py")),
         ('ENTRYPOINT ["python"]\nCMD ["server.py", "--x"]', ("python", "server.py", "--x")),
-        ('CMD ["x"]\ncmd ["python3", "-m", "src.main"]', ("python3", "-m", "src.main")),
-        ('ENTRYPOINT ["/usr/local/bin/python3.12", "server.py"]', ("/usr/local/bin/python3.12", "server.py")),
+        ('CMD ["x"]\ncmd ["python3", "-m", "src.main"]', ("python", "-m", "src.main")),
+        ('ENTRYPOINT ["/usr/local/bin/python3.12", "server.py"]', ("python", "server.py")),
+        (
+            'WORKDIR /app\nCMD ["python", "-u", "/app/src/main.py", "/app/x.py"]',
+            ("python", "-u", "src/main.py", "/app/x.py"),
+        ),
     ],
 )
 def test_entrypoint_and_command_make_the_command(lines: str, command: tuple[str, ...], folder: Path) -> None:
@@ -155,6 +161,12 @@ def test_entrypoint_and_command_make_the_command(lines: str, command: tuple[str,
 
 def test_the_workdir_is_where_the_files_are_when_none_is_set(folder: Path) -> None:
     assert read(FROM + "COPY . /srv/env" + CMD, folder).workdir == "/srv/env"
+
+
+def test_folders_that_it_makes_are_writable(folder: Path) -> None:
+    text = FROM + "WORKDIR /app\nRUN mkdir -p /data/in /app && mkdir /srv\nVOLUME /data/in /out" + CMD
+    assert read(text, folder).writable == ("/data/in", "/srv", "/out")
+    assert read(text + "RUN apt-get update", folder).writable == ()
 
 
 def test_the_requirements_file_is_the_one_that_is_installed(folder: Path) -> None:

@@ -513,6 +513,16 @@ def test_nothing_of_a_bundle_is_run(folder: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
+def test_an_error_fails_the_episode_unless_the_step_says_otherwise_and_a_reset_unless_it_asks_to(
+    tmp_path: Path,
+) -> None:
+    reset = {"id": "reset", "type": "reset_env", "env_id": "shop"}
+    steps = [*good.steps(), reset, {**reset, "id": "must", "fail_task_on_error": True}]
+    steps[1]["fail_task_on_error"] = False
+    fails = {step.id: step.fail_task_on_error for step in one(tmp_path, steps).steps}
+    assert (fails["env"], fails["seed"], fails["reset"], fails["must"]) == (True, False, False, True)
+
+
 def test_steps_are_typed_and_frozen(folder: Path) -> None:
     task = load_bundle(folder).splits["all"].tasks[0]
     seed, ask = task.steps[1], task.steps[4]

@@ -228,6 +228,20 @@ CORPUS: dict[str, tuple[Break, list[Found]]] = {
         write("artifacts/stock/artifact.toml", "type = 'environment'\nenvironment_name = 'shop'\nfile = 'stok.json'"),
         [Found("artifacts/stock/artifact.toml", "file", "no file 'stok.json'")],
     ),
+    "verifier of two files": (
+        write("artifacts/check/other.py", ""),
+        [
+            Found(FIRST, "[5].file_artifact_id", "no verifier"),
+            *(Found(MORE, f"line {n}: steps[5].file_artifact_id", "no verifier") for n in (1, 2, 3)),
+        ],
+    ),
+    "alias that is another env": (
+        lambda folder: [
+            copy("envs/shop", "envs/mall")(folder),
+            write("aliases.toml", "[envs]\nshop = ['mall', 'store', 'shop']\nmall = ['store']")(folder),
+        ],
+        [Found("aliases.toml", "envs.mall", "'store' names"), Found("aliases.toml", "envs.shop", "'mall' names")],
+    ),
     "artifact with a loop of links": (
         lambda folder: (folder / "artifacts/check/again").symlink_to("."),
         [Found("artifacts/check/again", "", "link to a folder around it")],
