@@ -112,7 +112,8 @@ class Episode:
     async def call(self, name: str, arguments: Mapping[str, Any], timeout: float | None = None) -> ToolResult:
         """Call a tool of the open turn, once. timeout: seconds; None: as long as it takes.
 
-        What goes wrong is in the result; after a TIMEOUT the env is still there, after a TRANSPORT error it isn't.
+        What goes wrong is in the result: after a TIMEOUT the env is still there; after a TRANSPORT error it is gone, or
+        not to be trusted any more.
         """
         self._must_be_open()
         began = time.monotonic()
@@ -292,10 +293,13 @@ def _role(task: Task) -> str:
 
 
 def _deploys(steps: Sequence[Step]) -> list[DeployEnv | DeploySandbox]:
-    """The deploys that stand at the beginning, one after the other: nothing can lie between them."""
+    """The deploys that stand at the beginning, one after the other: nothing can lie between them. One that may fail
+    stands alone, since the others of a group go down with one that fails."""
     deploys: list[DeployEnv | DeploySandbox] = []
     for step in steps:
-        if not isinstance(step, DeployEnv | DeploySandbox):
+        if not isinstance(step, DeployEnv | DeploySandbox) or (deploys and not step.fail_task_on_error):
             break
         deploys.append(step)
+        if not step.fail_task_on_error:
+            break
     return deploys

@@ -25,7 +25,7 @@ async def reply_rows(
 ) -> list[dict[str, Any]]:
     """One row a criterion, in order. timeout: seconds for all expressions together.
 
-    Raises TimeoutError when they aren't through by then.
+    Raises TimeoutError when they aren't through by then, OSError when no process can be started for them.
     """
     searches = [
         (criterion.pattern, reply, _flags(criterion.flags))
@@ -70,7 +70,7 @@ async def _search(searches: Sequence[tuple[str, str, int]], timeout: float) -> l
         async with asyncio.timeout(timeout):
             output, _ = await process.communicate(json.dumps(searches).encode())
         if process.returncode:
-            raise RuntimeError(f"matching the reply ended with status {process.returncode}")
+            raise OSError(f"matching the reply ended with status {process.returncode}")
         found: list[bool] = json.loads(output)
         return found
     finally:

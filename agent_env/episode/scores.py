@@ -60,7 +60,7 @@ def _shown(value: Any) -> str:
 
 
 def aggregate(rows: Sequence[Mapping[str, Any]], aggregator: str) -> float:
-    """The score that a verifier's rows make. The rules are the public framework's (contracts of its verifier steps):
+    """The score that a verifier's rows make, as the public framework's verifier steps have it:
 
     - `all_pass`, `any_pass`: whether all, or any, have `result` true (nothing else counts as true).
     - `weighted_average`: of `score` (1 or 0 by `result` where there is none) by `weight` (1 where there is none). A

@@ -136,7 +136,7 @@ class Stage:
                 raise
             why = f"no answer within {timeout:g} s"
             raise StepFailed(f"step {step.id!r}: {live.described(why)}") from error
-        except (PeerError, EnvLost) as error:
+        except (PeerError, EnvLost, OSError) as error:  # OSError: a file of the bundle, or the connection
             why = await live.why_lost() or live.described(str(error))
             raise StepFailed(f"step {step.id!r}: {why}") from error
 

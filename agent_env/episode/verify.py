@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,8 @@ from agent_env.sandbox.interface import Sandbox, Verification
 
 __all__ = ["Reply", "Scorer", "Unscorable"]
 
-
 GRACE_SECONDS = 10.0
-"""Beyond what a probe may take by itself, for its answer."""
+"""Beyond what a verifier or a probe may take, for its end to be told."""
 
 
 class Unscorable(Exception):
@@ -65,37 +64,38 @@ class Scorer:
 
         Raises Unscorable, and what the sandbox and the env's client raise.
         """
+        try:
+            async with asyncio.timeout(self._seconds(step) + GRACE_SECONDS):
+                rows = await self._rows_of(step, env, replies)
+            self.scores[step.id] = aggregate(rows, step.score_aggregator)
+        except TimeoutError:
+            raise Unscorable(f"step {step.id!r}: it took longer than {self._seconds(step):g} s") from None
+        except (OSError, ValueError) as error:  # a file of the bundle that is gone; rows that make no number
+            raise Unscorable(f"step {step.id!r}: {error}") from error
+        # As in the public framework, an aggregate adds no rows of its own: one of aggregates would count them twice.
+        self._rows[step.verifier_id or step.id] = [] if isinstance(step, AggregateVerifiers) else rows
+
+    def _seconds(self, step: Verifier) -> float:
+        return step.shell_timeout_seconds * len(step.criteria) if isinstance(step, VerifySandbox) else self.timeout
+
+    async def _rows_of(self, step: Verifier, env: LiveEnv | None, replies: Sequence[Reply]) -> list[dict[str, Any]]:
         match step:
             case EnvOutcomeVerifier():
-                rows = kept = await self._verify_env(step, env, replies)
-            case AgentPromptResponseVerifier():
-                reply = _reply_to(step.prompt_id, step.id, replies)
-                try:
-                    rows = kept = await reply_rows(step.criteria, reply.text, self.timeout)
-                except TimeoutError:
-                    raise Unscorable(
-                        f"step {step.id!r}: matching the reply took longer than {self.timeout:g} s"
-                    ) from None
+                return await self._verify_env(step, env, replies)
             case VerifySandbox():
-                rows = kept = await self._probe(step, env)
+                return await self._probe(step, env)
+            case AgentPromptResponseVerifier():
+                return await reply_rows(step.criteria, _reply_to(step.prompt_id, step.id, replies).text, self.timeout)
             case AggregateVerifiers():
-                rows = self._union(step)
-                kept = []  # as the public framework has it: an aggregate of aggregates sees no row twice
-        try:
-            self.scores[step.id] = aggregate(rows, step.score_aggregator)
-        except ValueError as error:
-            raise Unscorable(f"step {step.id!r}: {error}") from None
-        self._rows[step.verifier_id or step.id] = kept
+                return self._union(step)
 
     async def _verify_env(
         self, step: EnvOutcomeVerifier, env: LiveEnv | None, replies: Sequence[Reply]
     ) -> list[dict[str, Any]]:
         assert env is not None  # `Stage.probed` has it, or has refused the step
         file = _verifier_file(self.bundle.artifacts[step.file_artifact_id], step.id)
-        if step.prompt_id is not None or replies:
-            run: Mapping[str, Any] = _reply_to(step.prompt_id, step.id, replies).as_run()
-        else:
-            run = {"turns": []}
+        known = step.prompt_id is not None or replies
+        run = _reply_to(step.prompt_id, step.id, replies).as_run() if known else {"turns": []}
         path = await env.client.mcp_path()
         env.client.close()  # a server that takes one connection at a time is the verifier's now
         rows: Any = await self.sandbox.verify(
@@ -119,12 +119,7 @@ class Scorer:
         for criterion in step.criteria:
             if isinstance(criterion, Judged):  # the bundle's reader leaves such a task out
                 raise Unscorable(f"step {step.id!r}: a criterion of type {criterion.type!r} needs a judge")
-            seconds = step.shell_timeout_seconds
-            try:
-                async with asyncio.timeout(seconds + GRACE_SECONDS):
-                    rows.append(await workspace.check(env.client, criterion, step.base_dir, seconds))
-            except TimeoutError:
-                raise Unscorable(f"step {step.id!r}: the sandbox did not answer within {seconds:g} s") from None
+            rows.append(await workspace.check(env.client, criterion, step.base_dir, step.shell_timeout_seconds))
         return rows
 
     def _union(self, step: AggregateVerifiers) -> list[dict[str, Any]]:

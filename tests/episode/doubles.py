@@ -12,7 +12,8 @@ from agent_env.bundle.model import Artifact, Bundle, EnvSpec, Task, Turn
 from agent_env.bundle.steps import STEP_TYPES, BaseStep, DeployAgent, DeployEnv, PromptAgent
 from agent_env.env import Env, ToolError, extension, tool
 from agent_env.env.app import App
-from agent_env.env.server import Connection
+from agent_env.env.connection import Connection
+from agent_env.env.reactor import Reactor
 from agent_env.env.service import Service
 from agent_env.episode.types import Event
 from agent_env.sandbox.interface import (
@@ -97,8 +98,10 @@ class FakeInstance(EnvInstance):
         self.killed = 0
         self.printed = ""
         self._app = App(Service(serves)) if isinstance(serves, Env) else None
+        self._reactor = Reactor()
+        self._reactor.attach(asyncio.get_running_loop())
         self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._open: list[asyncio.Transport | asyncio.StreamWriter] = []
+        self._open: list[Connection | asyncio.StreamWriter] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def connect(self) -> socket.socket:
@@ -110,10 +113,7 @@ class FakeInstance(EnvInstance):
             sock.setblocking(False)
         if not callable(self.serves):
             assert self._app is not None
-            app = self._app
-            loop = asyncio.get_running_loop()
-            transport, _ = await loop.connect_accepted_socket(lambda: Connection(app.handle), theirs)
-            self._open.append(transport)
+            self._open.append(Connection(self._reactor, theirs, self._app.handle))
         else:
             task = asyncio.create_task(self._play(self.serves, theirs))
             self._tasks.add(task)
@@ -142,8 +142,9 @@ class FakeInstance(EnvInstance):
         self.printed += printed
         if not self._ended.done():
             self._ended.set_result(reason)
-        for transport in self._open:
-            transport.close()
+        for connection in self._open:
+            connection.close()
+        self._reactor.close()
 
     async def kill(self) -> None:
         self.killed += 1

@@ -135,14 +135,22 @@ async def test_a_connection_idle_for_long_is_not_used_again(monkeypatch: pytest.
 @pytest.mark.parametrize(
     "answer",
     [
-        OK,  # the script ends, so the server closes
         b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok",
         OK + b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil",
     ],
-    ids=["closed", "will close", "answer to nothing"],
+    ids=["to be closed", "an answer to nothing"],
 )
 async def test_a_connection_that_is_not_clean_is_not_used_again(answer: bytes) -> None:
-    server = Server(answering(answer))
+    server = Server(answering(answer, answer, answer))
+    client = HttpClient(server.connect)
+    for _ in range(3):
+        assert (await client.request("GET", "/")).body == b"ok"
+    client.close()
+    assert server.connections == 3
+
+
+async def test_a_connection_that_was_closed_meanwhile_is_not_used_again() -> None:
+    server = Server(answering(OK))  # and the end of the script closes it
     client = HttpClient(server.connect)
     for _ in range(3):
         assert (await client.request("GET", "/")).body == b"ok"

@@ -267,6 +267,7 @@ async def test_what_is_no_reply_is_the_peers_fault(answer: Answer) -> None:
     "answers",
     [
         {"initialize": lambda message: {}},
+        {"initialize": lambda message: json_answer({"id": True, "result": {"protocolVersion": "2025-06-18"}})},
         {"initialize": lambda message: {"protocolVersion": "1\r\nX-Evil: 1"}},
         {"notifications/initialized": lambda message: b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"},
         {"tools/list": lambda message: {}},
@@ -286,3 +287,16 @@ async def test_a_session_id_that_is_no_header_value_is_refused() -> None:
     peer = Peer(session="x" * 5_000)
     with pytest.raises(BadReply, match="mcp-session-id is no header value"):
         await peer.client().list_tools()
+
+
+async def test_a_stream_of_lines_without_a_reply_ends() -> None:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await request_read(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+        while True:
+            writer.write(b": still here\n" * 1_000)
+            await writer.drain()
+
+    async with asyncio.timeout(20):
+        with pytest.raises(BadReply, match="100000 lines and no reply"):
+            await McpClient(HttpClient(Server(script).connect)).list_tools()

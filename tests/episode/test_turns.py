@@ -125,7 +125,7 @@ async def test_an_expression_that_never_ends_leaves_the_episode_unscored(make: M
     verifier = step("agent_prompt_response_verifier", "r", prompt_id="one", criteria=criteria)
     episode = make(make_task(DEPLOY, AGENT, prompt("one", "1"), verifier), verify_timeout=0.5)
     await episode.start()
-    with pytest.raises(EpisodeFailed, match=r"longer than 0\.5 s") as failed:
+    with pytest.raises(EpisodeFailed, match=r"took longer than 0\.5 s") as failed:
         await episode.end_turn("a" * 60 + "!")
     assert failed.value.reason is Failure.UNSCORED
 
@@ -151,6 +151,15 @@ async def test_an_aggregate_of_a_verifier_that_gave_nothing_is_unscored(make: Ma
     await episode.start()
     with pytest.raises(EpisodeFailed, match="no verifier has given rows as other"):
         await episode.end_turn("")
+
+
+async def test_a_bundle_file_that_is_gone_leaves_the_episode_unscored(make: Make, tmp_path: Path) -> None:
+    episode = make()
+    await episode.start()
+    (tmp_path / "artifacts" / "check" / "verify.py").unlink()
+    with pytest.raises(EpisodeFailed, match="No such file or directory") as failed:
+        await episode.end_turn("")
+    assert failed.value.reason is Failure.UNSCORED
 
 
 async def test_a_verifier_sees_the_turn_that_its_prompt_id_names(make: Make, sandbox: FakeSandbox) -> None:
@@ -236,6 +245,16 @@ async def test_an_env_that_does_not_come_up_takes_the_others_down(make: Make, sa
     assert failed.value.reason is Failure.DEPLOY_FAILED
     await episode.close()
     assert all(instance.killed for instance in sandbox.instances)
+
+
+async def test_a_deploy_that_may_fail_takes_nobody_down(make: Make, sandbox: FakeSandbox) -> None:
+    sandbox.serves = {"counter": Counter, "notes": Notes}
+    sandbox.refuse = "notes"
+    notes = step("deploy_env", "n", env_id="notes", fail_task_on_error=False)
+    for first, second in ((notes, DEPLOY), (DEPLOY, notes)):
+        episode = make(make_task(first, second, AGENT, PROMPT, VERIFY))
+        await episode.start()
+        assert (await episode.call("add", {"amount": 1})).error is None
 
 
 async def test_two_envs_with_a_tool_of_the_same_name_are_refused_by_both_names(
