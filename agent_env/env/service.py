@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import sys
 import traceback
@@ -54,9 +55,13 @@ class Service:
         self.operations = [op for op, method in DATA_OPERATIONS.items() if _overrides(type(env), method)]
         self._tools: dict[str, _Operation] = {}
         self._extensions: dict[str, _Operation] = {}
-        self._turn = asyncio.Lock()
         for attribute, mark in marks(type(env)).items():
             self._add(getattr(env, attribute), mark)
+        methods = [operation.method for operation in (*self._tools.values(), *self._extensions.values())]
+        methods += [getattr(env, DATA_OPERATIONS[operation]) for operation in self.operations]
+        self.waits = any(inspect.iscoroutinefunction(inspect.unwrap(method)) for method in methods)
+        """Whether any method is `async`; if not, no coroutine of this class ever suspends."""
+        self._turn = asyncio.Lock() if self.waits else contextlib.nullcontext()
 
     def _add(self, method: Callable[..., Any], mark: ToolMark | ExtensionMark) -> None:
         arguments = arguments_of(method.__func__)  # type: ignore[attr-defined]  # a bound method's
@@ -119,7 +124,7 @@ class Service:
             return ToolResult(f"{name}: {problem}", is_error=True)
         async with self._turn:
             try:
-                return _result(await _finish(tool.method(**bound)))
+                return _result(await self._finish(tool.method(**bound)))
             except ToolError as error:
                 return ToolResult(str(error) or "the tool failed", is_error=True)
             except asyncio.CancelledError:
@@ -136,24 +141,29 @@ class Service:
         the operation raises."""
         operation = self._extensions[name]
         try:
-            returned = await _finish(operation.method(**operation.arguments.bind(arguments)))
+            returned = await self._finish(operation.method(**operation.arguments.bind(arguments)))
         except (Invalid, ToolError) as error:
             raise Refused(str(error)) from error
         return {"ok": True} if returned is None else returned
 
     async def reset_data(self) -> None:
-        await _finish(self.env.reset_data())
+        await self._finish(self.env.reset_data())
 
     async def add_data(self, parts: list[dict[str, Any]]) -> None:
-        await _finish(self.env.add_data(parts))
+        await self._finish(self.env.add_data(parts))
 
     async def get_data(self) -> list[dict[str, Any]]:
-        parts = await _finish(self.env.get_data())
+        parts = await self._finish(self.env.get_data())
         return [{"kind": "data", "data": parts}] if isinstance(parts, dict) else parts
 
-
-async def _finish(returned: Any) -> Any:
-    return await returned if inspect.isawaitable(returned) else returned
+    async def _finish(self, returned: Any) -> Any:
+        if not inspect.isawaitable(returned):
+            return returned
+        if not self.waits:
+            if inspect.iscoroutine(returned):
+                returned.close()
+            raise TypeError("a method returned an awaitable; define it with `async def`")
+        return await returned
 
 
 def _result(returned: Any) -> ToolResult:

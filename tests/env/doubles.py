@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import Annotated, Any
 
 from agent_env.env import Env, Field, ToolError, extension, serve, tool
@@ -85,5 +86,14 @@ class Shelf(Env):
         return {"items": self.items, "nan": float("nan")} if "nan" in self.items else {"items": self.items}
 
 
+class SyncShelf(Shelf):
+    """A shelf without async methods."""
+
+    wait = None  # type: ignore[assignment]
+
+    def add_data(self, parts: list[dict[str, Any]]) -> None:  # type: ignore[override]
+        self.items += [part["text"] for part in parts if part["kind"] == "text"]
+
+
 if __name__ == "__main__":
-    serve(Shelf)
+    serve(SyncShelf if os.environ.get("SHELF") == "sync" else Shelf)

@@ -27,11 +27,18 @@ BOUND = 20.0  # seconds: far beyond what anything here takes
 CARD = b"GET /.well-known/agent-env.json HTTP/1.1\r\n\r\n"
 
 
+@pytest.fixture(params=["sync", "async"], autouse=True)
+def shelf(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each test meets an env without async methods and one with: the second runs on an asyncio loop."""
+    monkeypatch.setenv("SHELF", request.param)
+    return str(request.param)
+
+
 @contextlib.contextmanager
 def started(pass_fds: tuple[int, ...] = (), **environ: str) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
         [sys.executable, str(SERVER)],
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), **environ},
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "SHELF": os.environ.get("SHELF", ""), **environ},
         pass_fds=pass_fds,
         stderr=subprocess.PIPE,
         text=True,
@@ -262,6 +269,7 @@ def test_a_large_body_passes_both_ways(tcp: tuple[subprocess.Popen[str], int]) -
         assert call(sock, session, "give", what=large) == large
 
 
+@pytest.mark.parametrize("shelf", ["async"], indirect=True)
 def test_the_end_of_a_connection_ends_its_call(tcp: tuple[subprocess.Popen[str], int]) -> None:
     with connected(tcp[1]) as stuck, connected(tcp[1]) as sock:
         session = open_session(sock)

@@ -9,7 +9,7 @@ import pytest
 from agent_env.env import Env, ToolError, tool
 from agent_env.env.service import Service
 from agent_env.env.testing import Driver
-from tests.env.doubles import URI, Shelf
+from tests.env.doubles import URI, Shelf, SyncShelf
 
 
 @pytest.fixture
@@ -210,3 +210,15 @@ def test_a_tool_that_json_cannot_call_is_refused_when_the_env_is_made() -> None:
 
     with pytest.raises(TypeError, match=r"Odd\.a: parameter x: "):
         Driver(Odd)
+
+
+def test_only_an_async_method_makes_an_env_wait() -> None:
+    class Sly(Env):
+        @tool
+        def sleep(self) -> Any:
+            return asyncio.sleep(0)
+
+    assert Service(Shelf()).waits
+    assert not Service(SyncShelf()).waits
+    with Driver(Sly) as sly:
+        assert sly.call("sleep").text == "a method returned an awaitable; define it with `async def`"

@@ -58,8 +58,8 @@ async def test_nothing_of_the_server_is_inherited(
     assert "SERVER_TOKEN" not in seen["environ"]
     assert seen["environ"]["HOME"] == "/tmp"
     kinds = sorted(target.split(":")[0] for target in seen["fds"].values())
-    # Standard input, two ends of its output's pipe, the loop's epoll and socket pair, the channel, the connection.
-    assert kinds == ["/dev/null", "anon_inode", "pipe", "pipe", "socket", "socket", "socket", "socket"]
+    # Standard input, two ends of its output's pipe, its server's epoll, the channel, the connection.
+    assert kinds == ["/dev/null", "anon_inode", "pipe", "pipe", "socket", "socket"]
 
 
 async def test_dockerfile_env_and_workdir_hold(sandbox: ProcessSandbox, tmp_path: Path) -> None:
