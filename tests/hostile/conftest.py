@@ -36,7 +36,7 @@ async def arena(
     """`env` is the test's to attack from; at the end its neighbour, up all the while, must still answer, the attacker
     must be gone when it's killed, and nothing may be left."""
     monkeypatch.setattr("agent_env.sandbox.process.rehearsal._SECONDS", 1.0)  # for envs that answer nothing
-    box = ProcessSandbox(LIMITS, per_env={"burner": Limits(cpu_seconds=1, memory_mib=256)}, tier=request.param)
+    box = ProcessSandbox(LIMITS, per_env={"burner": Limits(cpu_seconds=2, memory_mib=256)}, tier=request.param)
     spec = write_env(tmp_path / "probe", PROBE)
     try:
         await box.start()

@@ -147,7 +147,7 @@ async def test_cpu_burner_is_ended(arena: Arena) -> None:
     try:
         with pytest.raises(BROKEN):
             await call(burner, "run", code="while True: pass")
-        assert await asyncio.wait_for(burner.wait(), 20) == "killed: it used up its 1 s of CPU time"
+        assert await asyncio.wait_for(burner.wait(), 20) == "killed: it used up its 2 s of CPU time"
     finally:
         await burner.kill()
 

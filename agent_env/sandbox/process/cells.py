@@ -70,7 +70,7 @@ class Cell:
         number = -code if code < 0 else code - SIGNAL_BASE
         if number not in set(signal.Signals):
             return f"exit status {code}"
-        if number in (signal.SIGKILL, signal.SIGXCPU) and end.cpu_seconds >= 0.9 * self._limits.cpu_seconds:
+        if number == signal.SIGXCPU or (number == signal.SIGKILL and end.cpu_seconds >= self._limits.cpu_seconds):
             return f"killed: it used up its {self._limits.cpu_seconds} s of CPU time"
         return f"killed by signal {signal.Signals(number).name}"
 

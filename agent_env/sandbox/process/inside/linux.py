@@ -164,4 +164,6 @@ def limit(memory: int | None, processes: int | None, files: int, cpu_seconds: in
             hard = resource.getrlimit(kind)[1]
             if hard != resource.RLIM_INFINITY:
                 value = min(value, hard)
-            resource.setrlimit(kind, (value, value))
+            # SIGXCPU tells why a process ends; SIGKILL follows for one that ignores it.
+            soft = max(1, value - 1) if kind == resource.RLIMIT_CPU else value
+            resource.setrlimit(kind, (soft, value))
