@@ -35,8 +35,10 @@ class Workspace(Env):
 
     @tool
     async def bash(self, command: Annotated[str, Field("a command line for bash", min_length=1)]) -> str:
-        """Run a command with bash, in /app. Each call is a new shell; files stay, and what runs in the
-        background goes on. Answers what the command wrote to standard output and standard error."""
+        """Run a command with bash, in /app, and answer what it wrote to standard output and standard error.
+
+        Each call is a new shell. Files stay, and what runs in the background goes on.
+        """
         finished = await self._shell.run(["bash", "-c", command], HOME)
         if finished.status != 0:
             raise ToolError("\n".join(filter(None, (finished.output.removesuffix("\n"), _ended(finished)))))
