@@ -188,7 +188,10 @@ class Session:
     async def call(self, tool: str, arguments: Mapping[str, Any], *, timeout: float) -> Observation:
         """Call a tool. A failed call is an observation too (`error` in it), as is a failed episode."""
         action = {"type": "call_tool", "tool_name": tool, "arguments": arguments}
-        return _observation(await self._ask({"type": "step", "data": action}, timeout))
+        reply = _observation(await self._ask({"type": "step", "data": action}, timeout))
+        if (answered := reply.observation.get("tool_name", tool)) != tool:
+            raise ProtocolError(f"the call of {tool} was answered by one of {answered!r:.80}")
+        return reply
 
     async def list_tools(self, *, timeout: float) -> list[dict[str, Any]]:
         """The tools of the open turn: [{"name", "description", "input_schema"}]."""

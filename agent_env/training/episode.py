@@ -73,10 +73,15 @@ class _Call:
 
 
 class _Lost(Exception):
-    """The env is gone. `by_env`: the env died while the call ran, so the call may be why."""
+    """The env is gone.
 
-    def __init__(self, message: str, *, by_env: bool = False, hopeless: bool = False) -> None:
+    `by_env`: it died while the call ran, so the call may be why; `sent`: the call may have reached it; `hopeless`: the
+    same would happen in a fresh one.
+    """
+
+    def __init__(self, message: str, *, by_env: bool = False, sent: bool = True, hopeless: bool = False) -> None:
         self.by_env = by_env
+        self.sent = sent
         self.hopeless = hopeless
         super().__init__(message)
 
@@ -149,11 +154,7 @@ class Episode:
     async def _recover(self, loss: _Lost) -> None:
         """Replace the lost env by one in which the same calls had the same answers. Raises RolloutFailed."""
         while True:
-            allowed = self.row.server.recover
-            if loss.hopeless or not self._replayable or self.recoveries >= allowed:
-                why = "" if loss.hopeless else "; the task must not be replayed" if not self._replayable else ""
-                if self._replayable and not loss.hopeless:
-                    why = f"; it was replaced {self.recoveries} times, of {allowed} allowed"
+            if (why := self._unrecoverable(loss)) is not None:
                 raise RolloutFailed(EndReason.ENV_LOST, f"{loss}{why}") from loss
             self.recoveries += 1
             _notices.say("recovery", logging.WARNING, f"{loss}: replaying {len(self._record)} calls in a fresh env")
@@ -170,6 +171,16 @@ class Episode:
                 return
             except _Lost as again:
                 loss = again
+
+    def _unrecoverable(self, loss: _Lost) -> str | None:
+        """Why the env can't be replaced; None if it can."""
+        if loss.hopeless:
+            return ""
+        if not self._replayable and (self._record or loss.sent):
+            return "; the task must not be replayed"
+        if self.recoveries >= self.row.server.recover:
+            return f"; {self.recoveries} envs were replaced, of {self.row.server.recover} allowed"
+        return None
 
     async def _replay(self, loss: _Lost) -> None:
         for place, (call, seen) in enumerate(self._record):
@@ -200,7 +211,7 @@ class Episode:
             reason = EndReason.UNSCORED if ends_turn else EndReason.CALL_TIMEOUT
             raise RolloutFailed(reason, message) from error
         except ConnectionLost as error:
-            raise _Lost(str(error), hopeless=error.code == MESSAGE_TOO_BIG) from error
+            raise _Lost(str(error), sent=error.sent, hopeless=error.code == MESSAGE_TOO_BIG) from error
         except (ServerError, Refused, ProtocolError) as error:
             raise _Lost(f"the server failed the call of {call.tool}: {error}") from error
         except OpenEnvError as error:

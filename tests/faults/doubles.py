@@ -55,15 +55,19 @@ class ServerProcess:
 
     def processes(self) -> list[psutil.Process]:
         """Every process under the server's."""
-        assert self._process is not None
-        return psutil.Process(self._process.pid).children(recursive=True)
+        return psutil.Process(self.pid).children(recursive=True)
 
-    def kill_envs(self) -> int:
-        """SIGKILL every env. Returns how many processes that were."""
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def kill_envs(self, most: int = 1000) -> int:
+        """SIGKILL every env, or `most`. Returns how many processes that were."""
         killed = 0
         for process in self.processes():
             try:
-                if process.name().startswith("env-"):
+                if killed < most and process.name().startswith("env-"):
                     process.kill()
                     killed += 1
             except psutil.NoSuchProcess:

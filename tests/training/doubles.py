@@ -109,20 +109,23 @@ Script = Callable[[dict[str, Any], int], Scripted | Awaitable[Scripted]]
 
 class ChatServer:
     """A session server that answers the n-th request with the n-th of its script (the last one for ever), or with
-    what its function makes of the request. Every request is recorded."""
+    what its function makes of the request. Every request is recorded, while `recording`."""
 
     def __init__(self, *script: Scripted, answer: Script | None = None) -> None:
         self.requests: list[dict[str, Any]] = []
         self.bodies: list[bytes] = []
-        self.connections = 0
+        self.recording = True
         self.accept_delay = 0.0
         self._script = list(script)
         self._answer = answer
         self._tasks: set[asyncio.Task[Any]] = set()
         self.base_url = ""
 
-    async def _next(self, request: dict[str, Any]) -> Scripted:
-        place = len(self.requests) - 1
+    async def _next(self, request: dict[str, Any], body: bytes) -> Scripted:
+        place = len(self.requests)
+        if self.recording:
+            self.requests.append(request)
+            self.bodies.append(body)
         if self._answer is None:
             return self._script[min(place, len(self._script) - 1)]
         answer = self._answer(request, place)
@@ -132,7 +135,6 @@ class ChatServer:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
-        self.connections += 1
         try:
             await asyncio.sleep(self.accept_delay)
             while await self._exchange(reader, writer):
@@ -151,9 +153,7 @@ class ChatServer:
             int(v) for k, _, v in (line.partition(":") for line in head.split("\r\n")) if k.lower() == "content-length"
         )
         body = await reader.readexactly(length)
-        self.bodies.append(body)
-        self.requests.append(json.loads(body))
-        answer = await self._next(self.requests[-1])
+        answer = await self._next(json.loads(body), body)
         if isinstance(answer, Drop):
             return False
         if isinstance(answer, dict):
@@ -276,6 +276,7 @@ class EnvServer:
         self.handshakes = 0
         self.refuse: Response | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._sockets: list[ServerConnection] = []
         self.closed = asyncio.Event()
         """Set when a session has ended."""
         self.live = 0
@@ -292,6 +293,7 @@ class EnvServer:
         assert socket.request is not None
         session = EnvSession(len(self.sessions), socket.request)
         self.sessions.append(session)
+        self._sockets.append(socket)
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
@@ -316,6 +318,11 @@ class EnvServer:
             self._tasks.discard(task)
             self.live -= 1
             self.closed.set()
+
+    def cut(self) -> None:
+        """Reset every connection."""
+        for socket in self._sockets:
+            socket.transport.abort()
 
     async def _reply(self, session: EnvSession, request: dict[str, Any]) -> dict[str, Any]:
         try:

@@ -10,6 +10,7 @@ import pytest
 from agent_env.training.miles import agent
 from tests.training.doubles import (
     PROMPT,
+    Answer,
     ChatServer,
     Close,
     EnvServer,
@@ -22,6 +23,7 @@ from tests.training.doubles import (
     completion,
     histories,
     metadata,
+    observation,
 )
 from tests.training.test_rollout import END, outcome, play
 
@@ -155,6 +157,27 @@ async def test_a_task_that_must_not_be_replayed_is_not() -> None:
     assert outcome(result) == ("failed", "env_lost", 0.0)
     assert "must not be replayed" in result["agentenv"]["error"]
     assert len(env.sessions) == 1
+
+
+async def test_a_task_that_must_not_be_replayed_may_begin_again_if_nothing_was_called() -> None:
+    """Its env was lost while the model thought about its first reply."""
+    env, chat = EnvServer(replayable=False), ChatServer(Answer(body=STEPS[0], delay=0.3), END)
+    asyncio.get_running_loop().call_later(0.2, env.cut)
+    result = await play(env, chat)
+    assert outcome(result) == ("scored", "end_turn", 1.0)
+    assert len(env.sessions) == 2
+
+
+async def test_an_answer_to_another_call_is_not_taken_for_this_ones() -> None:
+    def add_once(session: EnvSession, arguments: dict[str, Any]) -> Any:
+        if session.number == 0:
+            raise Frame(observation({"tool_name": "note", "result": "stale", "error": None}))
+        return add(session, arguments)
+
+    chat = ChatServer(STEPS[0], END)
+    result = await play(EnvServer(tools={"add": add_once}), chat)
+    assert outcome(result) == ("scored", "end_turn", 1.0)
+    assert histories(chat)[-1][3]["content"] == "total 1"
 
 
 async def test_the_number_of_recoveries_is_bounded() -> None:
