@@ -22,10 +22,10 @@ import pytest
 from agent_env.loopback import serving
 from agent_env.openenv.client import Session
 from agent_env.training.miles import agent
-from agent_env.training.policies import POLICIES, Policy, greedy, read_day
-from agent_env.training.rehearsal import Hooks, Rehearsal, read_rows
+from agent_env.training.policies import POLICIES, Policy, Reply, greedy, read_day
+from agent_env.training.rehearsal import DEFAULT_SAMPLING, Hooks, Rehearsal, Sample, read_rows
 from agent_env.training.session_server.app import build_session_app
-from agent_env.training.session_server.engines import ScriptedEngine
+from agent_env.training.session_server.engines import ScriptedEngine, estimate_tokens
 from tests.session_server.test_policies import bundle_module
 
 pytestmark = pytest.mark.integration
@@ -63,8 +63,11 @@ def write_rows(url: str, folder: Path, *options: str) -> subprocess.CompletedPro
 
 
 @contextlib.asynccontextmanager
-async def rehearsal(policy: Policy, **options: Any) -> AsyncIterator[Rehearsal]:
-    app = build_session_app({"policy": ScriptedEngine(policy)}, strict=True)
+async def rehearsal(
+    policy: Policy, *, context_length: int | None = None, refuse_aborted: bool = False, **options: Any
+) -> AsyncIterator[Rehearsal]:
+    engine = ScriptedEngine(policy, context_length=context_length)
+    app = build_session_app({"policy": engine}, strict=True, refuse_aborted=refuse_aborted)
     async with serving(app) as session_url, Rehearsal(HOOKS, session_url, **options) as ready:
         yield ready
 
@@ -194,3 +197,38 @@ async def test_what_a_model_does_wrong_is_scored_not_flagged(policy: str, tmp_pa
         assert group.samples[0].reward > 0.2
     else:
         assert group.samples[0].reward == 0.0
+
+
+def aborted(messages: Any, tools: Any, request: Any) -> Reply:
+    return Reply("so f", finish_reason="abort")
+
+
+async def test_limits_are_scored_with_the_env_as_it_stands_and_aborts_are_flagged(tmp_path: Path) -> None:
+    with server() as (_, url):
+        assert write_rows(url, tmp_path).returncode == 0
+        row = read_rows(tmp_path / "eval.jsonl")[0]
+        first = estimate_tokens(row["messages"]) + estimate_tokens(json.loads(row["metadata"]["tools"]))
+        short, fits = {**DEFAULT_SAMPLING, "max_tokens": 8}, {**DEFAULT_SAMPLING, "max_tokens": 100}
+        idle, malformed = POLICIES["idle"], POLICIES["malformed"]
+        cases: list[tuple[Policy, dict[str, Any], dict[str, Any], str, float, bool]] = [
+            # policy, options, the row's settings, and then: end reason, reward, kept
+            (idle, {"sampling": short}, {}, "length", 0.0, True),
+            (idle, {"max_seq_len": first + 40}, {}, "context_overflow", 0.2, True),
+            (idle, {"context_length": first + 130, "sampling": fits}, {}, "context_overflow", 0.2, True),
+            (malformed, {}, {"max_turns": 3}, "max_turns", 0.0, True),
+            (malformed, {}, {"max_invalid_calls": 2}, "invalid_tool_calls", 0.0, True),
+            (aborted, {}, {}, "aborted", 0.0, False),
+            (aborted, {"refuse_aborted": True}, {}, "aborted", 0.0, False),
+        ]
+        for policy, options, settings, end_reason, reward, kept in cases:
+            played = row | {"metadata": row["metadata"] | {"server": row["metadata"]["server"] | settings}}
+            async with rehearsal(policy, group_size=1, **options) as ready:
+                [group] = await ready.play([played])
+            sample, case = group.samples[0], (end_reason, options)
+            assert group.kept is kept, case
+            assert sample.warnings == [], case
+            assert (sample.reward or 0.0) == reward, case
+            if sample.records:
+                assert sample.metadata["agentenv"]["end_reason"] == end_reason, case
+            else:  # nothing was recorded, so Miles merges nothing
+                assert sample.status is Sample.Status.ABORTED, case
