@@ -13,7 +13,7 @@ __all__ = ["Data", "Listed", "ListedOrNull", "Names", "Number", "Pattern", "Seco
 class Data(BaseModel):
     """A JSON object: fields that it doesn't know are ignored, types are never converted."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True, defer_build=True)
 
 
 def _listed(value: object) -> object:

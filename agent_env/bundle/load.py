@@ -13,7 +13,7 @@ from types import MappingProxyType
 from agent_env.bundle.artifacts import read_artifacts
 from agent_env.bundle.configs import read_config
 from agent_env.bundle.envs import read_envs
-from agent_env.bundle.files import Unreadable, digest
+from agent_env.bundle.files import Unreadable, digest, fold
 from agent_env.bundle.layout import ALIASES, KINDS, Entry, Layout, read_layout
 from agent_env.bundle.model import Bundle, BundleError, LeftOut, Split
 from agent_env.bundle.problems import Problems, closest
@@ -112,7 +112,7 @@ def _evals(entries: Sequence[Entry], tasks: TaskFiles, problems: Problems) -> di
         config = read_config(entry.path, entry.file, problems)
         if config is None:
             continue
-        if entry.name == "all":
+        if fold(entry.name) == "all":
             problems.add(entry.file, "", "an eval can't be named 'all': that split has every task", "rename the file")
         for key, value in config.items():
             if key not in _EVAL_KEYS:

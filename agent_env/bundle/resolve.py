@@ -57,23 +57,9 @@ def resolve_bundles(source: Source) -> Served:
     if not isinstance(source, Mapping):
         bundle = resolve_bundle(source)
         _check_tasks(bundle)
-        splits, bundle_of = bundle.splits, dict.fromkeys(bundle.splits, bundle)
-        return Served(bundle.name, bundle.description, bundle.fingerprint, splits, MappingProxyType(bundle_of))
-    if not source:
-        raise _error("bundles", "the mapping names no split", "map at least one split's name to a bundle")
-    bundle_of = {}
-    loaded: dict[str, Bundle] = {}
-    for split, address in source.items():
-        if not isinstance(split, str) or not split or "/" in split or split.startswith("."):
-            raise _error("bundles", f"{split!r} can't name a split", "use a plain name, as 'train'")
-        key = str(address) if not isinstance(address, Bundle) else f"{address.folder}"
-        loaded[key] = bundle_of[split] = loaded.get(key) or resolve_bundle(address)
-        _check_tasks(bundle_of[split])
-    folders: dict[str, Bundle] = {}
-    for bundle in bundle_of.values():
-        if folders.setdefault(bundle.name, bundle).folder != bundle.folder:
-            what = f"two bundles are named {bundle.name!r}, so their tasks' ids would be the same"
-            raise _error("bundles", what, "rename one of the folders")
+        bundle_of = MappingProxyType(dict.fromkeys(bundle.splits, bundle))
+        return Served(bundle.name, bundle.description, bundle.fingerprint, bundle.splits, bundle_of)
+    bundle_of = MappingProxyType(_each_split(source))
     bundles = tuple({bundle.name: bundle for bundle in bundle_of.values()}.values())
     total = hashlib.sha256()
     for split in sorted(bundle_of):
@@ -83,8 +69,28 @@ def resolve_bundles(source: Source) -> Served:
         description=" ".join(bundle.description for bundle in bundles if bundle.description),
         fingerprint=total.hexdigest(),
         splits=MappingProxyType({name: Split(name, each.splits["all"].tasks) for name, each in bundle_of.items()}),
-        bundle_of=MappingProxyType(bundle_of),
+        bundle_of=bundle_of,
     )
+
+
+def _each_split(source: Mapping[str, Address]) -> dict[str, Bundle]:
+    """The bundle of each split, each loaded once. Their names differ, since their tasks' ids begin with them."""
+    if not source:
+        raise _error("bundles", "the mapping names no split", "map at least one split's name to a bundle")
+    bundle_of: dict[str, Bundle] = {}
+    loaded: dict[str, Bundle] = {}
+    for split, address in source.items():
+        if not isinstance(split, str) or not split or "/" in split or split.startswith("."):
+            raise _error("bundles", f"{split!r} can't name a split", "use a plain name, as 'train'")
+        key = str(address.folder if isinstance(address, Bundle) else address)
+        bundle = loaded[key] = loaded.get(key) or resolve_bundle(address)
+        _check_tasks(bundle)
+        same = next((other for other in bundle_of.values() if other.name == bundle.name), bundle)
+        if same.folder != bundle.folder:
+            what = f"two bundles are named {bundle.name!r}, so their tasks' ids would be the same"
+            raise _error("bundles", what, "rename one of the folders")
+        bundle_of[split] = same
+    return bundle_of
 
 
 def resolve_bundle(address: Address) -> Bundle:

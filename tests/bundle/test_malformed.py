@@ -434,6 +434,7 @@ CORPUS: dict[str, tuple[Break, list[Found]]] = {
     "line that is too long": (lines(line(), " " * (MAX_FILE_BYTES + 1)), [Found(MORE, "line 2", "longer than 8 MiB")]),
     # Evals
     "eval named all": (rename("evals/some.toml", "evals/all.toml"), [Found("evals/all.toml", "", "named 'all'")]),
+    "eval named ALL": (copy("evals/some.toml", "evals/ALL.toml"), [Found("evals/ALL.toml", "", "named 'all'")]),
     "eval is no TOML": (
         write("evals/some.toml", "tasks = [,]"),
         [Found("evals/some.toml", "line 1 column 10", "TOML")],
