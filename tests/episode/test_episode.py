@@ -251,6 +251,17 @@ async def test_cancelled_deploy_leaves_nothing(make: Make, sandbox: FakeSandbox,
     assert heard.kinds == ["closed"]
 
 
+async def test_deploy_that_comes_through_after_the_close_ends_at_once(make: Make, sandbox: FakeSandbox) -> None:
+    sandbox.deploy_seconds = 0.05
+    episode = make()
+    start = asyncio.create_task(episode.start())
+    await asyncio.sleep(0.01)
+    await episode.close()
+    with pytest.raises(EpisodeFailed, match="the episode was closed meanwhile"):
+        await start
+    assert sandbox.instance.killed == 1
+
+
 async def test_cancelled_call_leaves_the_episode_playable(make: Make, sandbox: FakeSandbox) -> None:
     episode = make()
     await episode.start()

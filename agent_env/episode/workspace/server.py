@@ -49,8 +49,11 @@ class Workspace(Env):
         """Make the folders that may be written, and give every command these environment variables."""
         os.environ.update(environ)
         for folder in folders:
-            # A process sandbox links it into its /tmp, where nothing is yet.
-            os.makedirs(os.path.realpath(folder), exist_ok=True)
+            try:
+                # A process sandbox links it into its /tmp, where nothing is yet.
+                os.makedirs(os.path.realpath(folder), exist_ok=True)
+            except OSError as error:
+                raise ToolError(f"{folder} can't be made in this sandbox: {error.strerror}") from error
             if not os.access(folder, os.W_OK):
                 raise ToolError(f"{folder} can't be written in this sandbox")
 
