@@ -17,6 +17,9 @@ __all__ = ["WarmPool"]
 
 log = logging.getLogger(__name__)
 
+CONNECT_TIMEOUT = 10.0
+"""Seconds in which a warm env must accept a connection when it is handed out."""
+
 STARTS_AT_ONCE = 2
 """How many warm envs are being started at a time: the episodes' own deploys go first."""
 
@@ -110,10 +113,11 @@ class WarmPool(Sandbox):
         while (instance := shelf.take()) is not None:
             accepted = False
             try:
-                (await instance.connect()).close()
+                async with asyncio.timeout(CONNECT_TIMEOUT):
+                    (await instance.connect()).close()
                 accepted = True
-            except EnvLost as error:
-                log.warning("%s was lost before it was used: %s", shelf.name, error)
+            except (EnvLost, TimeoutError) as error:
+                log.warning("a warm %s was lost before it was used: %s", shelf.name, error or "it does not answer")
             finally:
                 if not accepted:
                     await instance.kill()

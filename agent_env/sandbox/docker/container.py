@@ -117,7 +117,7 @@ def _discard(call: Future[socket.socket]) -> None:
 
 def _start(api: APIClient, options: Options, subnets: Subnets) -> socket.socket:
     """Blocking: create, attach, start. Returns the connection that its output comes on."""
-    from docker.types import LogConfig, Ulimit
+    from docker.types import Healthcheck, LogConfig, Mount, Ulimit
 
     if options.network is not None:
         make_network(api, subnets, options.network, options.labels)
@@ -126,7 +126,8 @@ def _start(api: APIClient, options: Options, subnets: Subnets) -> socket.socket:
         network_mode=options.network or "none",
         read_only=True,
         tmpfs=options.tmpfs(),
-        binds={**options.binds()},
+        # Not binds: for those the engine makes a folder that it can't find.
+        mounts=[Mount(target, str(source), type="bind", read_only=True) for target, source in options.mounts().items()],
         cap_drop=["ALL"],
         security_opt=["no-new-privileges"],
         ipc_mode="private",
@@ -146,6 +147,7 @@ def _start(api: APIClient, options: Options, subnets: Subnets) -> socket.socket:
         environment=options.environment(),
         labels=dict(options.labels),
         host_config=host,
+        healthcheck=Healthcheck(test=["NONE"]),  # the image's own would run in it every few seconds
         detach=True,
         # Not read from, but a server that reads its standard input finds its end at once.
         stdin_open=False,

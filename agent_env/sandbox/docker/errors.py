@@ -69,6 +69,13 @@ def _refused(error: Any, doing: str) -> EngineError:
             ' [{"base": "10.192.0.0/12", "size": 29}]} and restart Docker',
             "docker_networks",
         )
+    if "bind source path does not exist" in text:
+        return EngineError(
+            f"the Docker daemon does not see a folder of this machine (asked to {doing}): {text}; a daemon in a snap"
+            " or on another machine can't be used, nor one whose socket is mounted into the container that this runs in"
+            " unless that folder is mounted too, at the same path",
+            "refused",
+        )
     status = error.response.status_code if error.response is not None else 0
     if status == 404:
         return EngineError(f"Docker does not know it (asked to {doing}): {text}", "not_found")

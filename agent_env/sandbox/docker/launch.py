@@ -59,7 +59,7 @@ async def _launch_dialled(
     if reach != "control":
         ports = ",".join(map(str, dict.fromkeys((PORT, *image.ports))))
         script = ["python3", "-I", "-S", f"{SDK_FOLDER}/inside.py", "relay", HOST_SOCKET, ports]
-        entrypoint = [*script, *image.command]
+        entrypoint = [*script, *(image.command or env.command)]
     name = host.name(env)
     channel = DialledChannel(host.folder(name))
     options = host.options(

@@ -68,11 +68,9 @@ class Options:
         folders = dict.fromkeys(self.writable, f"rw,exec,{options}")
         return {**folders, "/tmp": f"rw,noexec,{options}"}
 
-    def binds(self) -> dict[str, dict[str, str]]:
-        return {
-            str(self.sockets): {"bind": SOCKET_FOLDER, "mode": "ro"},
-            str(self.sdk): {"bind": SDK_FOLDER, "mode": "ro"},
-        }
+    def mounts(self) -> dict[str, Path]:
+        """What is mounted into it, read-only: where, and which folder of this machine."""
+        return {SOCKET_FOLDER: self.sockets, SDK_FOLDER: self.sdk}
 
     def ulimits(self) -> dict[str, tuple[int, int]]:
         """Soft and hard. Of processes no rlimit: it counts over every container of the same uid; the cgroup's limit

@@ -19,8 +19,9 @@ __all__ = ["Removals", "remove_container"]
 log = logging.getLogger(__name__)
 
 TRIES = 5
-AMBIGUOUS_WINDOW = 120.0
-"""Seconds that the daemon may take to make, after all, what it was asked for in a call that was cut off."""
+WINDOW = 120.0
+"""Seconds that the daemon may take to make, after all, what it was asked for in a call that was cut off; or may be away
+before a removal is given up."""
 
 
 class Removals:
@@ -59,27 +60,34 @@ class Removals:
             task.cancel()
 
     async def _remove(self, name: str, network: str | None, after: Future[Any] | None, hunt: bool) -> None:
-        if after is not None and not after.cancel():
-            await asyncio.wait([asyncio.wrap_future(after)])
-        give_up = time.monotonic() + (AMBIGUOUS_WINDOW if hunt else 0.0)
+        if after is not None:
+            if after.cancel():
+                return  # it had not begun
+            making = asyncio.wrap_future(after)
+            await asyncio.wait([making])
+            error = making.exception()
+            hunt = isinstance(error, EngineError) and error.ambiguous
+        give_up = time.monotonic() + WINDOW
         pause = 0.1
         closing = asyncio.create_task(self._closing.wait())
         try:
             while True:
-                last = self._closing.is_set()
-                found = await self._engine.call(f"remove {name}", lambda api: remove_container(api, name))
-                if found or time.monotonic() > give_up:
-                    break
+                last = self._closing.is_set() or time.monotonic() > give_up
+                try:
+                    found = await self._engine.call(f"remove {name}", lambda api: remove_container(api, name))
+                    if found or not hunt:
+                        if network is not None:
+                            await self._remove_network(network)
+                        return
+                    problem = "it may still come up"
+                except EngineError as failed:
+                    problem = str(failed)
                 if last:
                     self.given_up += 1
-                    break
+                    log.error("container %s is left behind for now: %s", name, problem)
+                    return
                 await asyncio.wait([closing], timeout=pause)
                 pause = min(2 * pause, 5.0)
-            if network is not None:
-                await self._remove_network(network)
-        except EngineError as error:
-            self.given_up += 1
-            log.error("container %s is left behind for now: %s", name, error)
         finally:
             closing.cancel()
 

@@ -17,7 +17,7 @@ from typing import Any
 from agent_env.bundle.model import EnvSpec
 from agent_env.sandbox.docker.container import Container
 from agent_env.sandbox.docker.listener import Listener
-from agent_env.sandbox.interface import EnvLost, Verification, VerifierFailed
+from agent_env.sandbox.interface import SandboxError, Verification, VerifierFailed
 
 __all__ = ["DockerVerifier", "VerifierLine"]
 
@@ -161,7 +161,7 @@ async def _relay(inside: socket.socket, connect: Connect) -> None:
     try:
         env = await connect()
         await asyncio.gather(_copy(inside, env), _copy(env, inside))
-    except (OSError, EnvLost):
+    except (OSError, SandboxError):
         pass  # the verifier sees its connection end
     finally:
         inside.close()
