@@ -145,6 +145,10 @@ async def gone(before: dict[int, int], seconds: float = 2.0) -> set[int]:
     return left
 
 
+def exists(path: str) -> bool:
+    return os.path.lexists(path)
+
+
 def open_files() -> set[str]:
     return {f"{fd} {target}" for fd, target in _targets(os.listdir("/proc/self/fd"))}
 

@@ -84,6 +84,8 @@ class Cell:
         try:
             if self._watch is not None:
                 self._watch.cancel()
+            if self.tier == "unconfined":
+                self.child.kill_group()
             await self.child.kill()
         finally:
             if self._cgroup is not None:

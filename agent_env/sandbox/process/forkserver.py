@@ -68,8 +68,16 @@ class Child:
             except (ProcessLookupError, PermissionError):
                 return
 
+    def kill_group(self) -> None:
+        """Without a PID namespace: its process group, of which it is the leader, as long as it is there to name it."""
+        if self.alive() and (pid := self.pid):
+            try:
+                os.killpg(pid, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                return
+
     async def kill(self) -> None:
-        """End it, with all that it started, and close what leads to it. Idempotent."""
+        """End it (in a PID namespace: with all that it started), and close what leads to it. Idempotent."""
         if self._killing is None:
             self._killing = asyncio.get_running_loop().create_task(self._kill())
         await asyncio.shield(self._killing)
