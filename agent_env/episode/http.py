@@ -133,8 +133,8 @@ class _Wire(asyncio.Protocol):
             fields += [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
         try:
             data = self._send(h11.Request(method=method, target=path, headers=fields))
-        except h11.LocalProtocolError as error:  # the path and some headers are the env's own words
-            raise BadReply(f"the env told us to ask for what HTTP can't say: {error}") from None
+        except (h11.LocalProtocolError, UnicodeError) as error:  # the path and some headers are the env's own words
+            raise BadReply(f"the request would not be HTTP: {error}") from None
         if body is not None:
             data += self._send(h11.Data(data=body))
         data += self._send(h11.EndOfMessage())

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from agent_env.bundle.model import EnvSpec
 from agent_env.episode.env_client import EnvClient
-from agent_env.episode.tool_access import EXTENSIONS, ToolAccess, hidden_by_default
+from agent_env.episode.tool_access import DEFAULT_ROLE, EXTENSIONS, ToolAccess, hidden_by_default
 from agent_env.episode.types import Tool
 from agent_env.sandbox.interface import EnvInstance
 
@@ -31,7 +31,7 @@ class LiveEnv:
     def __init__(self, instance: EnvInstance, role: str, on_lost: Callable[[str], None]) -> None:
         """role: the agent's, for tool access; on_lost: told why, once, when the env ends by itself."""
         self.instance = instance
-        self.client = EnvClient(instance, role)
+        self.client = EnvClient(instance, role if role != DEFAULT_ROLE else None)
         self.lost: str | None = None
         """Why the env is gone, with the end of its output; None while it lives."""
         self._role = role

@@ -276,8 +276,9 @@ async def test_an_answer_that_goes_on_for_ever_costs_only_its_connection() -> No
     assert server.connections == 2
 
 
-async def test_a_path_that_http_cannot_say_is_the_envs_fault() -> None:
+@pytest.mark.parametrize(("path", "header"), [("/a b", "x"), ("/\r\nX: y", "x"), ("/", "a\r\nX: y"), ("/", "é")])
+async def test_a_request_that_would_not_be_http_is_not_sent(path: str, header: str) -> None:
     client = HttpClient(Server(answering(OK)).connect)
-    with pytest.raises(BadReply):
-        await client.request("GET", "/a b")
+    with pytest.raises(BadReply, match="would not be HTTP"):
+        await client.request("GET", path, headers=[("X-A", header)])
     client.close()
