@@ -100,7 +100,7 @@ def most_children(root: psutil.Process) -> int:
     parents: Counter[int] = Counter()
     for process in root.children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
-            parents[process.ppid()] += 1
+            parents[process.ppid()] += process.status() != psutil.STATUS_ZOMBIE
     return max(parents.values(), default=0)
 
 
