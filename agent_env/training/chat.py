@@ -69,16 +69,23 @@ class Reply:
 class ChatSession:
     """Chat completions at `base_url`, with `tools` and `request_kwargs` the same in every request.
 
-    Raises ValueError or TypeError if `tools` or `request_kwargs` are no JSON. Close it when done.
+    `api_key`: for an endpoint that wants one; a trainer's session does not. Raises ValueError or TypeError if `tools`
+    or `request_kwargs` are no JSON. Close it when done.
     """
 
     def __init__(
-        self, base_url: str, *, tools: Sequence[Mapping[str, Any]], request_kwargs: Mapping[str, Any] | None = None
+        self,
+        base_url: str,
+        *,
+        tools: Sequence[Mapping[str, Any]],
+        request_kwargs: Mapping[str, Any] | None = None,
+        api_key: str | None = None,
     ) -> None:
         base = base_url.rstrip("/")
         self.url = f"{base}/chat/completions" if base.endswith("/v1") else f"{base}/v1/chat/completions"
         kept = {key: value for key, value in (request_kwargs or {}).items() if key not in ("messages", "tools")}
         self._head = json.dumps({"model": "default", **kept}, allow_nan=False)[:-1]
+        self._headers = {**HEADERS, "Authorization": f"Bearer {api_key}"} if api_key else HEADERS
         self._tail = f', "tools": {json.dumps(list(tools), allow_nan=False)}}}' if tools else "}"
         self._transport: httpx.AsyncHTTPTransport | None = None
         self._address: httpx.URL
@@ -121,7 +128,7 @@ class ChatSession:
             if self._transport is None:
                 self._transport, self._address = _new_transport(self.url), httpx.URL(self.url)
             # The transport itself: a client would add cookies, redirects and half a millisecond to each request.
-            request = httpx.Request("POST", self._address, headers=HEADERS, content=body)
+            request = httpx.Request("POST", self._address, headers=self._headers, content=body)
             answer = await self._transport.handle_async_request(request)
             content = await answer.aread()
         except httpx.ConnectError as error:
