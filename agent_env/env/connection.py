@@ -91,7 +91,7 @@ class Connection:
 
     def _advance(self) -> None:
         """Serve what has come, until a request has to wait for its answer or the client for more to read."""
-        while not (self.closed or self._task or self._unsent or self._closing or self._dropped is not None):
+        while not (self.closed or self._task or self._unsent or self._dropped is not None):
             try:
                 request = self._parser.next()
             except BadRequest as error:

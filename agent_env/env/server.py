@@ -19,6 +19,7 @@ neither
 from __future__ import annotations
 
 import array
+import asyncio
 import gc
 import io
 import os
@@ -59,8 +60,6 @@ def serve(env_class: type[Env]) -> None:
     else:
         _serve_tcp(reactor, App(service), os.environ.get("MCP_HOST", "0.0.0.0"), os.environ.get("MCP_PORT", "18765"))
     if service.waits:
-        import asyncio
-
         loop = asyncio.new_event_loop()
         reactor.attach(loop)
         loop.run_forever()
@@ -91,26 +90,17 @@ def _serve_passed(reactor: Reactor, app: App, channel: socket.socket) -> None:
         if not data and not fds:
             _exit()
         for fd in fds:
-            _adopt(reactor, app, fd)
+            try:
+                _connect(reactor, app, socket.socket(fileno=fd))
+            except OSError:  # no socket
+                os.close(fd)
 
     reactor.watch(channel.fileno(), READ, readable)
     channel.send(b"ready")
 
 
-def _adopt(reactor: Reactor, app: App, fd: int) -> None:
-    """Serve a passed descriptor; one that is no stream socket is closed."""
-    try:
-        sock = socket.socket(fileno=fd)
-    except OSError:
-        os.close(fd)
-        return
-    if sock.type == socket.SOCK_STREAM:
-        _connect(reactor, app, sock)
-    else:
-        sock.close()
-
-
 def _connect(reactor: Reactor, app: App, sock: socket.socket) -> None:
+    """Never raises; the socket is the connection's from now on."""
     try:
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -153,7 +153,7 @@ def test_a_burst_of_passed_sockets_is_served() -> None:
         assert [answer(ours)[0] for ours, _ in pairs] == [200] * 120
 
 
-def test_something_else_than_a_stream_socket_is_dropped() -> None:
+def test_something_else_than_a_socket_is_dropped() -> None:
     with accepting() as (_, host), open(os.devnull) as file, passed(host) as sock:
         socket.send_fds(host, [b"c"], [file.fileno()])
         sock.sendall(CARD)
