@@ -22,6 +22,7 @@ from agent_env.sandbox.process.waiting import finish
 __all__ = ["Cell", "Cells"]
 
 _MIB = 1 << 20
+_numbers = itertools.count(1)
 
 _log = logging.getLogger(__name__)
 
@@ -31,6 +32,7 @@ class Cell:
 
     def __init__(
         self,
+        number: int,
         tier: str,
         server: ForkServer,
         child: Child,
@@ -39,6 +41,8 @@ class Cell:
         tmp: Path | None,
         port: int,
     ) -> None:
+        self.number = number
+        """Unique in this process, and in what `ps` calls it: `env-17`."""
         self.tier = tier
         self.server = server
         self.child = child
@@ -113,7 +117,6 @@ class Cells:
         self.tier = tier
         self._cgroups = Cgroups.find() if cgroups and tier == "namespaces" else None
         self._folders = None if tier == "namespaces" else TmpFolders()
-        self._numbers = itertools.count(1)
 
     @property
     def has_cgroups(self) -> bool:
@@ -131,7 +134,7 @@ class Cells:
 
         Raises ForkServerEnded, DeployFailed.
         """
-        number = next(self._numbers)
+        number = next(_numbers)
         cgroup, folder = self._cgroup(limits), None
         try:
             folder = self._folders.make(server.uid) if self._folders else None
@@ -152,7 +155,7 @@ class Cells:
                 relay_port=relay,
             )
             child = await server.spawn(order, stream=role == "verifier", keep_output=limits.output_kib << 10)
-            cell = Cell(self.tier, server, child, limits, cgroup, folder, port)
+            cell = Cell(number, self.tier, server, child, limits, cgroup, folder, port)
         except BaseException:
             if cgroup is not None:
                 await finish(cgroup.remove())

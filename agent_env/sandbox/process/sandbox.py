@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import resource
 import socket
 from collections.abc import Awaitable, Callable, Mapping
@@ -56,7 +55,6 @@ class ProcessSandbox(Sandbox):
         self._closed = False
         self._prepared: dict[tuple[str, str], asyncio.Task[Prepared]] = {}
         self._live: set[ProcessEnv] = set()
-        self._numbers = itertools.count(1)
         self._cells: Cells | None = None
         self._verifiers: Verifiers | None = None
 
@@ -180,9 +178,8 @@ class ProcessSandbox(Sandbox):
     ) -> ProcessEnv:
         cells, _ = self._parts()
         cell = await cells.open(server, role, self._limits_of(env), plain=plain, tcp=tcp is not False)
-        instance = ProcessEnv(
-            env, f"{env.name}-{episode_id[:16]}-{next(self._numbers)}", cell, on_gone=self._live.discard
-        )
+        name = f"{env.name}-{episode_id[:16]}-{cell.number}"
+        instance = ProcessEnv(env, name, cell, on_gone=self._live.discard)
         self._live.add(instance)
         try:
             await instance.ready(tcp=tcp)
