@@ -113,7 +113,6 @@ class Episode:
         observation = await self._open()
         self._replayable = observation.metadata.get("replayable") is not False
         self._prompt = observation.metadata.get("prompt")
-        self.system_prompt = _text(observation.metadata.get("system_prompt"))
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> Answer:
         """Call a tool, end_turn among them; a lost env is replaced underneath.
@@ -149,6 +148,7 @@ class Episode:
         self.episode_id = self._name + tries
         self.seconds["wait"] += opened.wait
         self.seconds["deploy"] += opened.deploy
+        self.system_prompt = _text(opened.observation.metadata.get("system_prompt"))
         return opened.observation
 
     async def _recover(self, loss: _Lost) -> None:

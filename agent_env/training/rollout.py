@@ -6,8 +6,6 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Mapping
-from typing import Any
 
 from agent_env.openenv.client import TooLarge
 from agent_env.openenv.protocol import END_TURN
@@ -218,18 +216,3 @@ class Rollout:
             "a reply holds tool-call markup that was not parsed: does --sglang-tool-call-parser fit the model? It "
             f"begins {reply.text[:80]!r}",
         )
-
-
-def plain(value: Any) -> Any:
-    """JSON of plain types, valid in UTF-8: other types as their text, non-finite numbers as null."""
-    if isinstance(value, bool) or value is None:
-        return value
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(plain(str(key))): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    return str(value).encode(errors="replace").decode()

@@ -118,6 +118,17 @@ async def test_every_turn_of_a_task_is_replayed(place: int) -> None:
     assert histories(chat) == histories(calm)
 
 
+async def test_a_turn_with_a_system_prompt_of_its_own_is_replayed_alike() -> None:
+    turns = ({"prompt": "Second?", "system_prompt": "Now in French."}, "Third?")
+    ends = completion(None, call("end_turn", {"response": "r"}, "ce"))
+    script = [ends, ends, completion(None, call("add", {"x": 5})), completion(None, call("add", {"x": 2})), END]
+    calm, chat = ChatServer(*script), ChatServer(*script)
+    await play(EnvServer(turns=turns), calm)
+    result = await play(EnvServer(turns=turns, tools={"add": breaking(Close(None))}, reward=lambda s: s.total), chat)
+    assert outcome(result) == ("scored", "end_turn", 7.0)
+    assert histories(chat) == histories(calm)
+
+
 async def test_an_env_lost_while_scoring_is_scored_again() -> None:
     def reward(session: EnvSession) -> Any:
         if session.number == 0:

@@ -19,7 +19,8 @@ from typing import Any
 from agent_env.training.backoff import FailureBrake
 from agent_env.training.chat import ChatSession
 from agent_env.training.miles.evals import eval_splits
-from agent_env.training.rollout import COUNTS, Rollout, plain
+from agent_env.training.miles.report import report
+from agent_env.training.rollout import COUNTS, Rollout
 from agent_env.training.row import read_row, read_token
 from agent_env.training.types import EndReason, InvalidRow, RolloutResult, Status
 
@@ -52,7 +53,7 @@ async def run(
         logger.exception("a rollout failed by a bug of agent-env")
         message = f"unexpected {type(error).__name__}: {error}"
         result = RolloutResult(status=Status.FAILED, end_reason=EndReason.ENV_LOST, reward=0.0, error=message)
-    return _report(result, base_url)
+    return report(result, base_url)
 
 
 async def reward(args: Any, sample: Any, **kwargs: Any) -> Any:
@@ -162,31 +163,6 @@ def _unplayed(metadata: Any, reason: EndReason, error: str) -> RolloutResult:
         index=index if isinstance(index, int) else -1,
         counts=dict.fromkeys(COUNTS, 0),
     )
-
-
-def _report(result: RolloutResult, base_url: Any) -> dict[str, Any]:
-    """The result as metadata: plain JSON, under keys that Miles doesn't reserve."""
-    seconds = {phase: round(value, 6) for phase, value in result.seconds.items()}
-    outside = sum((value for phase, value in seconds.items() if phase not in ("model", "total")), start=0.0)
-    report = {
-        "reward": result.reward,
-        "agentenv": {
-            "status": result.status.value,
-            "end_reason": result.end_reason.value,
-            "error": result.error,
-            "episode_id": result.episode_id,
-            "session_id": base_url.rstrip("/").rpartition("/")[2] if isinstance(base_url, str) else "",
-            "task_id": result.task_id,
-            "split": result.split,
-            "index": result.index,
-            "scores": result.scores,
-            **result.counts,
-            "seconds": seconds,
-        },
-        # What the rollout spent outside the model: Miles takes it out of its tokens per second.
-        "agent_metrics": {"total_tool_time": round(outside, 6), **result.counts},
-    }
-    return dict(plain(report))
 
 
 def _flatten(samples: Any) -> Iterator[Any]:

@@ -29,7 +29,12 @@ class RowsError(Exception):
 
 
 async def write_rows(
-    settings: ServerSettings, out: Path, *, token: str | None = None, timeout: float = 300.0, progress: Progress = print
+    settings: ServerSettings,
+    out: Path,
+    *,
+    token: str | None = None,
+    timeout: float = 300.0,
+    progress: Progress = lambda text: None,
 ) -> list[str]:
     """Write the rows of the server (or equal servers) that `settings` names into the folder `out`, and return the names
     of the files, sorted.
