@@ -23,12 +23,11 @@ import types
 import typing
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from inspect import CO_VARARGS, CO_VARKEYWORDS, unwrap
 from typing import Any, Literal, Union
 
 from agent_env.env import jsontext
 
-__all__ = ["Arguments", "Field", "Invalid", "Type", "arguments_of", "type_of"]
+__all__ = ["Field", "Invalid", "Type", "object_schema", "show", "type_of"]
 
 
 class Invalid(ValueError):
@@ -60,75 +59,6 @@ class Type:
     """In words with an article, for messages: `an integer`."""
     check: Callable[[Any, str], Any]
     """(value, where it stands) -> what the method gets. Raises Invalid."""
-
-
-@dataclass(frozen=True, slots=True)
-class Arguments:
-    """A method's parameters."""
-
-    schema: dict[str, Any]
-    types: dict[str, Type]
-    required: frozenset[str]
-
-    def bind(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The keyword arguments for the method. Raises Invalid with every problem found, one a clause."""
-        problems = []
-        bound = {}
-        for name in arguments:
-            if name not in self.types:
-                taken = ", ".join(self.types) or "none"
-                problems.append(f"unknown argument {_show(name)} (arguments: {taken})")
-        for name, kind in self.types.items():
-            if name in arguments:
-                try:
-                    bound[name] = kind.check(arguments[name], name)
-                except Invalid as problem:
-                    problems.append(f"argument {problem}")
-            elif name in self.required:
-                problems.append(f"missing argument {name}: expected {kind.expected}")
-        if problems:
-            raise Invalid("", "; ".join(problems))
-        return bound
-
-
-def arguments_of(function: Callable[..., Any]) -> Arguments:
-    """Compile a method's parameters, `self` left aside.
-
-    Raises TypeError for a parameter that can't be described in JSON: one without annotation, of a type that isn't in
-    the table above, positional-only, `*args` or `**kwargs`.
-    """
-    hints = typing.get_type_hints(function, include_extras=True)
-    found, required, properties = {}, [], {}
-    for name, default in _parameters(unwrap(function)):
-        where = f"{function.__qualname__}: parameter {name}"
-        if name not in hints:
-            raise TypeError(f"{where} needs a type annotation")
-        try:
-            found[name] = type_of(hints[name])
-        except TypeError as error:
-            raise TypeError(f"{where}: {error}") from None
-        properties[name] = dict(found[name].schema)
-        if default is MISSING:
-            required.append(name)
-        elif _is_json(default):
-            properties[name]["default"] = default
-    return Arguments(_object_schema(properties, required), found, frozenset(required))
-
-
-def _parameters(function: Any) -> list[tuple[str, Any]]:
-    """(name, default or MISSING) of each parameter but the first. Raises TypeError if one can't be given by name.
-
-    By hand, since inspect.signature, run anew in every forked env, would write to 0.25 MiB of pages shared until then.
-    """
-    code = function.__code__
-    taken = code.co_argcount + code.co_kwonlyargcount
-    positional, variable = code.co_varnames[: code.co_argcount], code.co_varnames[taken:]
-    variadic = [bool(code.co_flags & CO_VARARGS), bool(code.co_flags & CO_VARKEYWORDS)].count(True)
-    for name in (*positional[1 : code.co_posonlyargcount], *variable[:variadic]):
-        raise TypeError(f"{function.__qualname__}: parameter {name} can't be given by name")
-    defaults = function.__defaults__ or ()
-    given = {**dict(zip(positional[::-1], defaults[::-1], strict=False)), **(function.__kwdefaults__ or {})}
-    return [(name, given.get(name, MISSING)) for name in code.co_varnames[1:taken]]
 
 
 def type_of(annotation: Any, _within: tuple[Any, ...] = ()) -> Type:
@@ -191,7 +121,7 @@ _PLAIN: dict[Any, Type] = {
 
 
 def _literal(values: tuple[Any, ...]) -> Type:
-    expected = "one of " + ", ".join(_show(value) for value in values)
+    expected = "one of " + ", ".join(show(value) for value in values)
     schema: dict[str, Any] = {"enum": list(values)}
     if all(type(value) is str for value in values):
         schema["type"] = "string"
@@ -249,7 +179,7 @@ def _dict(item: Type) -> Type:
     def check(value: Any, where: str) -> Any:
         if not isinstance(value, dict):
             raise Invalid(where, f"expected an object, got {_found(value)}")
-        return {key: item.check(one, f"{where}[{_show(key)}]") for key, one in value.items()}
+        return {key: item.check(one, f"{where}[{show(key)}]") for key, one in value.items()}
 
     return Type({"type": "object", "additionalProperties": item.schema or True}, "an object", check)
 
@@ -260,13 +190,13 @@ def _record(parts: dict[str, Type], required: list[str], make: Callable[..., Any
             raise Invalid(where, f"expected an object, got {_found(value)}")
         for key in value:
             if key not in parts:
-                raise Invalid(where, f"unknown key {_show(key)} (keys: {', '.join(parts) or 'none'})")
+                raise Invalid(where, f"unknown key {show(key)} (keys: {', '.join(parts) or 'none'})")
         for name in required:
             if name not in value:
                 raise Invalid(where, f"missing key {name}")
         return make(**{key: parts[key].check(one, f"{where}.{key}") for key, one in value.items()})
 
-    return Type(_object_schema({name: part.schema for name, part in parts.items()}, required), "an object", check)
+    return Type(object_schema({name: part.schema for name, part in parts.items()}, required), "an object", check)
 
 
 def _is_required(typed_dict: Any, name: str, hint: Any) -> bool:
@@ -306,15 +236,15 @@ def _bounded(inner: Type, field: Field) -> Type:
     def check(value: Any, where: str) -> Any:
         value = inner.check(value, where)
         if field.minimum is not None and value < field.minimum:
-            raise Invalid(where, f"{_show(value)} is less than {field.minimum}")
+            raise Invalid(where, f"{show(value)} is less than {field.minimum}")
         if field.maximum is not None and value > field.maximum:
-            raise Invalid(where, f"{_show(value)} is more than {field.maximum}")
+            raise Invalid(where, f"{show(value)} is more than {field.maximum}")
         if field.min_length is not None and len(value) < field.min_length:
             raise Invalid(where, f"{len(value)} {unit}, fewer than {field.min_length}")
         if field.max_length is not None and len(value) > field.max_length:
             raise Invalid(where, f"{len(value)} {unit}, more than {field.max_length}")
         if field.pattern is not None and not re.search(field.pattern, value):
-            raise Invalid(where, f"{_show(value)} does not match {field.pattern}")
+            raise Invalid(where, f"{show(value)} does not match {field.pattern}")
         return value
 
     return Type(schema, inner.expected, check)
@@ -323,7 +253,8 @@ def _bounded(inner: Type, field: Field) -> Type:
 # ---- words -----------------------------------------------------------------------------------------------------------
 
 
-def _object_schema(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
+def object_schema(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
+    """Of an object with these keys and no other."""
     schema: dict[str, Any] = {"type": "object", "properties": properties}
     if required:
         schema["required"] = required
@@ -340,23 +271,16 @@ def _found(value: Any) -> str:
     if isinstance(value, list):
         return f"an array of {len(value)} item{'s' if len(value) != 1 else ''}"
     name = _NAMES.get(type(value), type(value).__name__)
-    return name if isinstance(value, dict) else f"{name} {_show(value)}"
+    return name if isinstance(value, dict) else f"{name} {show(value)}"
 
 
-def _show(value: Any) -> str:
+def show(value: Any) -> str:
+    """JSON, cut short, for a message."""
     try:
         text = jsontext.dumps(value).decode()
     except (TypeError, ValueError):
         text = repr(type(value))
     return text if len(text) <= 40 else text[:37] + "..."
-
-
-def _is_json(value: Any) -> bool:
-    try:
-        jsontext.dumps(value)
-    except (TypeError, ValueError):
-        return False
-    return True
 
 
 def _name(annotation: Any) -> str:

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent_env.env import jsontext
+from agent_env.env.arguments import Arguments, arguments_of
 from agent_env.env.base import Env, ExtensionMark, ToolError, ToolMark, marks
-from agent_env.env.schema import Arguments, Invalid, arguments_of
+from agent_env.env.schema import Invalid
 
 __all__ = ["DATA_OPERATIONS", "Refused", "Service", "ToolResult", "log_failure"]
 
