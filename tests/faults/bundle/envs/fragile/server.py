@@ -1,5 +1,6 @@
 """An env that adds, and that can be slow, random or mortal when told to."""
 
+import asyncio
 import os
 import random
 import time
@@ -30,9 +31,9 @@ class Fragile(Env):
         return f"total {self.total}"
 
     @tool
-    def slow_add(self, x: int, seconds: float) -> str:
+    async def slow_add(self, x: int, seconds: float) -> str:
         """Add x to the total after some seconds."""
-        time.sleep(seconds)
+        await asyncio.sleep(seconds)
         return self.add(x)
 
     @tool
