@@ -5,24 +5,28 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-__all__ = ["Data", "Listed", "ListedOrNull", "Names", "Number", "Pattern", "Seconds", "Text"]
+__all__ = ["Data", "Listed", "Names", "Number", "Pattern", "Seconds", "Text"]
 
 
 class Data(BaseModel):
-    """A JSON object: fields that it doesn't know are ignored, types are never converted."""
+    """A JSON object. Unknown fields are ignored, types never converted; null stands for an absent field, as the public
+    format writes it."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True, defer_build=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_absent(cls, value: object) -> object:
+        if isinstance(value, dict) and None in value.values():
+            return {name: item for name, item in value.items() if item is not None}
+        return value
 
 
 def _listed(value: object) -> object:
     """A JSON array as a tuple; anything else is left to be refused."""
     return tuple(value) if isinstance(value, list) else value
-
-
-def _listed_or_null(value: object) -> object:
-    return () if value is None else _listed(value)
 
 
 def _compiles(pattern: str) -> str:
@@ -35,8 +39,6 @@ def _compiles(pattern: str) -> str:
 
 Listed = BeforeValidator(_listed)
 """Annotates a tuple: a JSON array."""
-ListedOrNull = BeforeValidator(_listed_or_null)
-"""Annotates a tuple: a JSON array, or null for an empty one."""
 Text = Annotated[str, Field(min_length=1)]
 Names = Annotated[tuple[Text, ...], Listed]
 Pattern = Annotated[Text, AfterValidator(_compiles)]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from agent_env.bundle.files import read_small
+from agent_env.bundle.files import Unreadable, read_small
 from agent_env.bundle.model import Artifact, EnvSpec
 from agent_env.bundle.problems import Problems, closest
 from agent_env.bundle.steps import ArtifactRef, DeployAgent, EnvOutcomeVerifier, LoadArtifact, Step
@@ -119,6 +119,8 @@ def _verifier_problem(artifact: Artifact) -> tuple[str, str, str, str] | None:
     file = f"artifacts/{artifact.name}/{path.name}"
     try:
         tree = ast.parse(read_small(path))
+    except Unreadable as error:
+        return file, "", str(error), error.fix
     except SyntaxError as error:
         return file, f"line {error.lineno}", f"not valid Python: {error.msg}", "mend the line"
     except (ValueError, RecursionError, MemoryError) as error:

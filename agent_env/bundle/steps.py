@@ -22,7 +22,7 @@ from agent_env.bundle.criteria import (
     ResponseRegexPresent,
     SandboxCriterion,
 )
-from agent_env.bundle.fields import Data, Listed, ListedOrNull, Names, Seconds, Text
+from agent_env.bundle.fields import Data, Listed, Names, Seconds, Text
 
 __all__ = [
     "DEFAULT_AGENT",
@@ -117,11 +117,6 @@ class Directive(Data):
     uri: Text
     args: dict[str, Any] = Field(default_factory=dict)
 
-    @field_validator("args", mode="before")
-    @classmethod
-    def _absent(cls, value: object) -> object:
-        return {} if value is None else value
-
 
 class ApplyServerConfig(BaseStep):
     """Call configuration extensions of an env, in order."""
@@ -144,12 +139,12 @@ class LoadArtifact(BaseStep):
 
     type: Literal["load_artifact"]
     env_id: Text | None = None
-    artifacts: Annotated[tuple[ArtifactRef, ...], ListedOrNull] = ()
+    artifacts: Annotated[tuple[ArtifactRef, ...], Listed] = ()
     sandbox_name: Text | None = None
     agent_name: Text | None = None
     """The agent whose own sandbox is meant, when `sandbox_name` isn't given."""
     destination_path: Text | None = None
-    """Folder in the sandbox that gets the artifact's files."""
+    """Folder in the sandbox that gets the artifact's files; always set for a sandbox."""
     container_name: Any = None
     urls: Any = None
     collected_artifacts_step_id: Any = None
@@ -157,9 +152,14 @@ class LoadArtifact(BaseStep):
 
     @model_validator(mode="before")
     @classmethod
-    def _one_artifact(cls, value: object) -> object:
-        """`artifact_id` is short for a list of one."""
-        if not isinstance(value, dict) or value.get("artifact_id") is None:
+    def _short_forms(cls, value: object) -> object:
+        """`artifact_id` stands for a list of one, and a sandbox has a usual folder for what it loads."""
+        if not isinstance(value, dict):
+            return value
+        if value.get("env_id") is None:
+            usual = "/loaded" if value.get("sandbox_name") is not None else "/tmp/file_artifacts"
+            value = {**value, "destination_path": value.get("destination_path") or usual}
+        if value.get("artifact_id") is None:
             return value
         if value.get("artifacts") is not None:
             raise ValueError("has both artifact_id and artifacts; give one of them")
@@ -172,9 +172,7 @@ class LoadArtifact(BaseStep):
         if not self.artifacts:
             raise ValueError("loads nothing; give artifact_id")
         if self.env_id is None and self.sandbox_name is None and self.agent_name is None:
-            raise ValueError("loads nowhere; give env_id, or sandbox_name and destination_path")
-        if self.env_id is None and self.destination_path is None:
-            raise ValueError("has no destination_path; give the folder in the sandbox that gets the files")
+            raise ValueError("loads nowhere; give env_id or sandbox_name")
         return self
 
     def unplayable(self) -> str | None:
@@ -214,7 +212,7 @@ class DeployAgent(BaseStep):
     """Place the agent, with its envs. In an episode the trainer's model plays it, so image and skills don't matter."""
 
     type: Literal["deploy_agent"]
-    env_ids: Annotated[tuple[Text, ...], ListedOrNull] = ()
+    env_ids: Annotated[tuple[Text, ...], Listed] = ()
     agent_name: Text = DEFAULT_AGENT
     role: str | None = None
     """The role that tool access rules see; None: `default`."""
@@ -283,7 +281,7 @@ class _Verifier(BaseStep):
     @model_validator(mode="before")
     @classmethod
     def _absent(cls, value: object) -> object:
-        """null, and "" for verifier_id, stand for an absent field."""
+        """An empty name stands for an absent one."""
         if isinstance(value, dict):
             return {k: v for k, v in value.items() if k not in ("score_aggregator", "verifier_id") or v}
         return value

@@ -113,6 +113,27 @@ def test_fields_that_the_format_ignores_are_ignored(tmp_path: Path) -> None:
     assert one(tmp_path, steps).turns
 
 
+def test_null_stands_for_an_absent_field(tmp_path: Path) -> None:
+    steps = good.steps(system_prompt=None, parts=None, agent_name=None, max_conversation_turns=None)
+    steps[1].update(artifacts=None, sandbox_name=None, fail_task_on_error=None)
+    steps[2]["directives"][0]["args"] = None
+    steps[3].update(agent_name="", role=None)
+    steps[5].update(score_aggregator=None, verifier_id=None, retry_config=None)
+    task = one(tmp_path, steps)
+    verifier = task.steps[5]
+    assert isinstance(verifier, EnvOutcomeVerifier)
+    assert verifier.score_aggregator == "all_pass"
+    assert task.agent_name == "default-agent"
+
+
+@pytest.mark.parametrize(("sandbox", "folder"), [("box", "/loaded"), (None, "/tmp/file_artifacts")])
+def test_a_sandbox_has_a_usual_folder_for_artifacts(tmp_path: Path, sandbox: str | None, folder: str) -> None:
+    load = {"id": "more", "type": "load_artifact", "artifact_id": "check", "sandbox_name": sandbox}
+    step = one(tmp_path, [*BOX[:4], {**load, "agent_name": "default-agent"}, BOX[4]]).steps[4]
+    assert isinstance(step, LoadArtifact)
+    assert step.destination_path == folder
+
+
 def test_aliases_and_declared_ids_mean_the_folder(folder: Path) -> None:
     (folder / "envs" / "shop" / "env.toml").write_text("id = '@local/the-shop'\n")
     (folder / "artifacts" / "check" / "artifact.toml").write_text("id = '@local/the-check'\n")

@@ -254,6 +254,11 @@ CORPUS: dict[str, tuple[Break, list[Found]]] = {
         write("artifacts/check/verify.py", "async def verify(mcp_url)\n"),
         [Found("artifacts/check/verify.py", "line 1", "not valid Python")],
     ),
+    "verifier that is too large": (
+        write("artifacts/check/verify.py", b"#" * (MAX_FILE_BYTES + 1)),
+        [Found("artifacts/check/verify.py", "", "larger than 8 MiB")],
+    ),
+    "required field is null": (task(5, env_id=None), [Found(FIRST, "[5].env_id", "missing")]),
     "verifier without verify": (
         write("artifacts/check/verify.py", "def check(): ...\n"),
         [Found("artifacts/check/verify.py", "", "defines no verify")],
