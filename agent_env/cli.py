@@ -20,6 +20,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "agent_env.sandbox.sandboxes",
         "list the sandboxes on this machine; --prune removes dead owners' ones",
     ),
+    "eval": ("agent_env.evaluate.command", "play a split against a model, and report rewards, failures and time"),
+    "compare": ("agent_env.evaluate.compare", "the paired difference of two evaluation runs"),
 }
 """Name -> module with `add_arguments(parser)` and `main(arguments) -> exit code`, and one line of help."""
 

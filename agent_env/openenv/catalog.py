@@ -115,6 +115,7 @@ def describe(place: Place) -> dict[str, Any]:
         "turns": len(task.turns),
         "replayable": task.replayable,
         "toolset": task.toolset,
+        "tags": dict(task.tags),
     }
 
 

@@ -3,7 +3,8 @@
 No library limit lies underneath: `timeout`, the caller's, is the only one, over all tries of one request. A request is
 sent again only if the session can't have recorded it: after a failed connect, or an answer that says it failed. After a
 read timeout, or a connection lost once bytes were sent, it may have been recorded, and sending it again would change
-the recorded past; that is an error.
+the recorded past; that is an error. Which answers mean what was seen with the session server of radixark/miles at
+31f1ca961 (2026-08-21) and SGLang 0.5.16.
 """
 
 from __future__ import annotations
