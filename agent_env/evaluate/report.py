@@ -80,8 +80,9 @@ def _page(
         kind, why = ("bad", summary.errors.get(reason, "")) if reason in summary.failures else ("", "")
         yield f'<tr><td class="{kind}">{escape(reason)}</td><td class="number">{count}</td>'
         yield f'<td class="soft">{escape(why[:_ERROR_CHARS])}</td></tr>'
-    yield f'</table><p class="soft">{summary.tool_calls} tool calls: {summary.invalid_arguments} with invalid '
-    yield f"arguments, {summary.unknown_tools} of unknown tools. {summary.recoveries} lost envs were replaced by replay.</p>"
+    wrong = f"{summary.invalid_arguments} with invalid arguments, {summary.unknown_tools} of unknown tools"
+    yield f'</table><p class="soft">{summary.tool_calls} tool calls: {wrong}. '
+    yield f"{summary.recoveries} lost envs were replaced by replay.</p>"
     yield from _table(results, traces)
     yield "</body></html>"
 
