@@ -36,6 +36,9 @@ __all__ = ["CONNECT_TIMEOUT", "Opened", "open_episode"]
 
 CONNECT_TIMEOUT = 60.0
 """Seconds for one try to connect; further tries follow within reset_timeout."""
+STRANGE_FOR = 30.0
+"""Seconds that answers of what is no OpenEnv server are put up with: a proxy gives such while it has no server to pass on
+to (404 from Ray Serve and from ingress controllers)."""
 FIRST_DELAY, MAX_DELAY = 0.5, 20.0
 FIRST_TOLD, TOLD_EVERY = 5.0, 30.0
 """Seconds of waiting after which a line is logged, and between two lines on one server."""
@@ -69,6 +72,7 @@ async def open_episode(row: Row, *, token: str | None, episode_id: str, timeout:
     began = time.monotonic()
     deadline = began + timeout
     trouble = "no try was made"
+    strange_since: float | None = None
     pause = delays(FIRST_DELAY, MAX_DELAY)
     while True:
         # Equal servers, in random order: a dead or full one is passed over for the next, and all are full in turn.
@@ -81,6 +85,10 @@ async def open_episode(row: Row, *, token: str | None, episode_id: str, timeout:
                 opened = await _try(row, url, token, episode_id, left, wait=left if last else 0.0)
             except _TryAgain as again:
                 trouble = str(again)
+                now = time.monotonic()
+                strange_since = (strange_since or now) if again.strange else None
+                if strange_since is not None and now - strange_since >= STRANGE_FOR:
+                    raise RolloutFailed(EndReason.DEPLOY_FAILED, trouble) from again
                 continue
             deploy = _seconds(opened[1], "deploy", 0.0)
             return Opened(*opened, wait=max(0.0, time.monotonic() - began - deploy), deploy=deploy)
@@ -93,7 +101,11 @@ async def open_episode(row: Row, *, token: str | None, episode_id: str, timeout:
 
 
 class _TryAgain(Exception):
-    """This try failed for a reason that may pass."""
+    """This try failed for a reason that may pass. `strange`: what answered is no OpenEnv server, at the moment."""
+
+    def __init__(self, message: str, *, strange: bool = False) -> None:
+        self.strange = strange
+        super().__init__(message)
 
 
 async def _try(
@@ -120,7 +132,7 @@ async def _try(
         held = f"; its token is taken from {row.server.token_var}" if row.server.token_var else "; the row names none"
         raise RolloutFailed(EndReason.DEPLOY_FAILED, f"{error}{held} (--token-var)") from error
     except ProtocolError as error:
-        raise RolloutFailed(EndReason.DEPLOY_FAILED, str(error)) from error
+        raise _TryAgain(str(error), strange=True) from error
     except ServerError as error:
         if error.code in (Code.VALIDATION_ERROR, Code.UNKNOWN_TYPE, Code.INVALID_JSON):
             raise RolloutFailed(EndReason.DEPLOY_FAILED, f"{url} refused the reset: {error}") from error

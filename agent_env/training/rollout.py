@@ -72,8 +72,10 @@ class Rollout:
         except RolloutFailed as failed:
             return self.result(failed.reason, str(failed))
         finally:
-            await self._episode.close()
-            await self._chat.close()
+            try:
+                await self._episode.close()
+            finally:
+                await self._chat.close()
 
     def result(self, reason: EndReason, error: str | None = None) -> RolloutResult:
         """The rollout as it stands: scored if its episode ended with a reward and nothing failed."""

@@ -121,13 +121,28 @@ async def test_a_token_variable_without_a_value_is_named_at_once(
     assert env.handshakes == 0
 
 
-@pytest.mark.parametrize("answer", [status(404), status(200), status(301, Location="https://elsewhere/ws")])
-async def test_what_is_no_openenv_server_is_not_tried_again(answer: Response) -> None:
+STRANGE = [status(404), status(200), status(301, Location="https://elsewhere/ws")]
+
+
+@pytest.mark.parametrize("answer", STRANGE)
+async def test_what_is_no_openenv_server_is_given_up_long_before_reset_timeout(
+    answer: Response, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "STRANGE_FOR", 0.2)
     env = EnvServer()
     env.refuse = answer
     result = await play(env, ChatServer(END), reset_timeout=60.0)
     assert outcome(result) == ("failed", "deploy_failed", 0.0)
-    assert env.handshakes == 1
+    assert result["agentenv"]["seconds"]["total"] < 5
+    assert env.url in result["agentenv"]["error"]
+
+
+@pytest.mark.parametrize("answer", STRANGE)
+async def test_a_proxy_that_has_no_server_for_a_while_is_put_up_with(answer: Response) -> None:
+    env = EnvServer()
+    env.refuse = answer
+    asyncio.get_running_loop().call_later(0.2, setattr, env, "refuse", None)
+    assert outcome(await play(env, ChatServer(END))) == ("scored", "end_turn", 1.0)
 
 
 async def test_a_task_that_the_server_hasnt_is_an_invalid_row() -> None:

@@ -4,7 +4,8 @@
     --custom-rm-path agent_env.training.miles.agent.reward
     --dynamic-sampling-filter-path agent_env.training.miles.agent.keep_scored_groups
 
-Miles finds `abort` beside `run` by its name.
+Miles finds `abort` beside `run` by its name. How Miles calls each of them, and what it makes of their results, was read
+from radixark/miles at 31f1ca961 (2026-08-21) and seen with its session server and rollout loops running.
 """
 
 from __future__ import annotations
@@ -47,13 +48,7 @@ async def run(
     Always returns a dict of plain JSON, {"reward", "agentenv", "agent_metrics"}: it never raises, but for the
     cancellation of its own task.
     """
-    try:
-        result = await _play(base_url, prompt, request_kwargs, metadata)
-    except Exception as error:
-        logger.exception("a rollout failed by a bug of agent-env")
-        message = f"unexpected {type(error).__name__}: {error}"
-        result = RolloutResult(status=Status.FAILED, end_reason=EndReason.ENV_LOST, reward=0.0, error=message)
-    return report(result, base_url)
+    return report(await _play(base_url, prompt, request_kwargs, metadata), base_url)
 
 
 async def reward(args: Any, sample: Any, **kwargs: Any) -> Any:
@@ -101,14 +96,17 @@ async def _play(base_url: str, prompt: Any, request_kwargs: Any, metadata: Any) 
         nonlocal rollout
         try:
             rollout = _prepare(base_url, prompt, request_kwargs, metadata)
+            result = await rollout.play()
         except InvalidRow as error:
             result = _unplayed(metadata, EndReason.INVALID_ROW, str(error))
-        else:
-            result = await rollout.play()
+        except Exception as error:
+            logger.exception("a rollout failed by a bug of agent-env")
+            reason, message = EndReason.ENV_LOST, f"unexpected {type(error).__name__}: {error}"
+            result = rollout.result(reason, message) if rollout else _unplayed(metadata, reason, message)
         await _brake.hold(result)
         return result
 
-    task = asyncio.ensure_future(play())
+    task = asyncio.create_task(play())
     split = metadata.get("split") if isinstance(metadata, Mapping) else None
     _running[task] = split if isinstance(split, str) else ""
     ours = asyncio.current_task()
