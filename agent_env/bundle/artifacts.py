@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_env.bundle.configs import check_config, read_config
-from agent_env.bundle.files import Unreadable, is_leaving, walk
+from agent_env.bundle.files import Unreadable, names_in, walk
 from agent_env.bundle.layout import Entry, misspelled
 from agent_env.bundle.model import Artifact
 from agent_env.bundle.problems import Problems, closest
@@ -44,7 +44,7 @@ def read_artifacts(entries: Iterable[Entry], problems: Problems) -> Artifacts:
 
 def _read_artifact(entry: Entry, artifacts: Artifacts, problems: Problems) -> Artifact | None:
     toml = f"{entry.file}/artifact.toml"
-    names = sorted(path.name for path in entry.path.iterdir() if not is_leaving(path.name))
+    names = names_in(entry.path)
     if "artifact.toml" not in names and misspelled(names, "artifact.toml", f"{entry.file}/", problems):
         return None
     config = read_config(entry.path / "artifact.toml", toml, problems) if "artifact.toml" in names else {}

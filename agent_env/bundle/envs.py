@@ -12,7 +12,7 @@ from typing import Any
 from agent_env.bundle.artifacts import Artifacts
 from agent_env.bundle.configs import check_config, read_config
 from agent_env.bundle.dockerfile import Dockerfile, read_dockerfile
-from agent_env.bundle.files import Unreadable, digest, read_small
+from agent_env.bundle.files import Unreadable, digest, names_in, read_small
 from agent_env.bundle.layout import Entry, misspelled
 from agent_env.bundle.model import EnvSpec
 from agent_env.bundle.problems import Problems, closest
@@ -50,7 +50,7 @@ def read_envs(entries: Iterable[Entry], artifacts: Artifacts, problems: Problems
 
 
 def _read_env(entry: Entry, artifacts: Artifacts, envs: Envs, problems: Problems) -> None:
-    names = sorted(path.name for path in entry.path.iterdir())
+    names = names_in(entry.path)
     wrong = [
         name
         for right in ("Dockerfile", "env.toml", "requirements.txt")

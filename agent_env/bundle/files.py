@@ -12,7 +12,7 @@ from pathlib import Path
 
 from agent_env.bundle.strict import MAX_FILE_BYTES
 
-__all__ = ["Unreadable", "digest", "fold", "is_leaving", "open_regular", "read_small", "unusable", "walk"]
+__all__ = ["Unreadable", "digest", "fold", "is_leaving", "names_in", "open_regular", "read_small", "unusable", "walk"]
 
 _LEAVINGS = frozenset(
     {
@@ -81,6 +81,14 @@ def read_small(path: Path) -> bytes:
     if len(data) > MAX_FILE_BYTES:
         raise Unreadable(path, f"it is larger than {MAX_FILE_BYTES >> 20} MiB", "make it smaller")
     return data
+
+
+def names_in(folder: Path) -> list[str]:
+    """The names of a folder's entries, sorted, leavings skipped. Raises Unreadable."""
+    try:
+        return sorted(name for name in os.listdir(folder) if not is_leaving(name))
+    except OSError as error:
+        raise Unreadable(folder, f"it can't be read ({error.strerror})") from None
 
 
 def walk(folder: Path) -> Iterator[tuple[str, Path]]:

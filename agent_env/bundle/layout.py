@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent_env.bundle.files import Unreadable, fold, is_leaving, read_small, unusable
+from agent_env.bundle.files import Unreadable, fold, names_in, read_small, unusable
 from agent_env.bundle.problems import Problems, printable
 
 __all__ = ["ALIASES", "KINDS", "Entry", "Layout", "misspelled", "read_layout"]
@@ -84,15 +84,16 @@ def misspelled(names: Iterable[str], right: str, folder: str, problems: Problems
 
 
 def _names(path: Path, file: str, problems: Problems) -> list[str] | None:
+    if not path.is_dir():
+        missing = not os.path.lexists(path)
+        what = f"there is no folder {str(path)!r}" if missing else "it is a file"
+        problems.add(file, "", what, "check the path" if missing else "a folder must be here")
+        return None
     try:
-        return sorted(name for name in os.listdir(path) if not name.startswith(".") and not is_leaving(name))
-    except FileNotFoundError:
-        problems.add(file, "", f"there is no folder {str(path)!r}", "check the path")
-    except NotADirectoryError:
-        problems.add(file, "", "it is a file", "a folder must be here")
-    except OSError as error:
-        problems.add(file, "", f"the folder can't be read ({error.strerror})", "make it readable")
-    return None
+        return [name for name in names_in(path) if not name.startswith(".")]
+    except Unreadable as error:
+        problems.add(file, "", str(error), error.fix)
+        return None
 
 
 def _entries(root: Path, kind: str, names: list[str], problems: Problems) -> tuple[Entry, ...]:

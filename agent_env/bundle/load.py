@@ -13,7 +13,7 @@ from types import MappingProxyType
 from agent_env.bundle.artifacts import read_artifacts
 from agent_env.bundle.configs import read_config
 from agent_env.bundle.envs import read_envs
-from agent_env.bundle.files import Unreadable, digest, fold
+from agent_env.bundle.files import Unreadable, digest, fold, read_small
 from agent_env.bundle.layout import ALIASES, KINDS, Entry, Layout, read_layout
 from agent_env.bundle.model import Bundle, BundleError, LeftOut, Split
 from agent_env.bundle.problems import Problems, closest
@@ -36,7 +36,7 @@ def load_bundle(folder: Path | str) -> Bundle:
 
     Tasks that are well formed but can't be played are in `left_out`, and logged. Raises BundleError with every problem.
     """
-    root = Path(os.path.expanduser(folder)).resolve()
+    root = Path(os.path.realpath(os.path.expanduser(folder)))
     problems = Problems()
     layout = read_layout(root, problems)
     if layout is None:
@@ -138,15 +138,14 @@ def _evals(entries: Sequence[Entry], tasks: TaskFiles, problems: Problems) -> di
 def _fingerprint(root: Path, layout: Layout, problems: Problems) -> str:
     """sha256 (hex) over all that the bundle is read from; documentation isn't."""
     total = hashlib.sha256()
-    for kind in KINDS:
-        if layout.entries[kind]:
-            try:
+    try:
+        for kind in KINDS:
+            if layout.entries[kind]:
                 total.update(f"{kind} {digest(root / kind)}\n".encode())
-            except Unreadable as error:
-                file = error.path.relative_to(root).as_posix()
-                problems.add(file, "", str(error), error.fix)
-    if layout.aliases is not None:
-        total.update(hashlib.sha256(layout.aliases.read_bytes()).digest())
+        if layout.aliases is not None:
+            total.update(hashlib.sha256(read_small(layout.aliases)).digest())
+    except Unreadable as error:
+        problems.add(error.path.relative_to(root).as_posix(), "", str(error), error.fix)
     return total.hexdigest()
 
 

@@ -500,6 +500,29 @@ def test_a_broken_env_is_not_told_again_by_each_task_that_names_it(tmp_path: Pat
     assert len(raised.value.problems) == 1
 
 
+@pytest.mark.parametrize(
+    "path", ["", "envs", "envs/shop", "artifacts/check", "tasks", "tasks/first.json", "aliases.toml"]
+)
+def test_what_cannot_be_read_is_told(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As another user's files; the tests' own user may be root, who reads everything."""
+    folder = good.make(tmp_path)
+    real = {name: getattr(os, name) for name in ("listdir", "scandir", "open")}
+
+    def denied(name: str) -> Callable[..., Any]:
+        def call(target: Any, *arguments: Any) -> Any:
+            if Path(target) == folder / path:
+                raise PermissionError(13, "Permission denied", str(target))
+            return real[name](target, *arguments)
+
+        return call
+
+    for name in real:
+        monkeypatch.setattr(os, name, denied(name))
+    with pytest.raises(BundleError) as raised:
+        load_bundle(folder)
+    assert (path, "it can't be read (Permission denied)") in {(p.file, p.what) for p in raised.value.problems}
+
+
 @pytest.mark.parametrize(("make", "what"), [(lambda path: None, "no folder"), (lambda path: path.touch(), "a file")])
 def test_what_is_no_folder_is_no_bundle(tmp_path: Path, make: Callable[[Path], None], what: str) -> None:
     make(tmp_path / "x")
