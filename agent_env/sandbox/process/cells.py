@@ -56,7 +56,7 @@ class Cell:
         self._killing: asyncio.Task[None] | None = None
 
     def let_go(self) -> None:
-        """Let it run: everything that limits it is in place."""
+        """Let it run: what limits it from outside is in place."""
         try:
             self.child.channel.send(b"!")
         except OSError:
@@ -130,7 +130,7 @@ class Cells:
     async def open(
         self, server: ForkServer, role: str, limits: Limits, *, plain: bool = False, tcp: bool = False, relay: int = 0
     ) -> Cell:
-        """A child that waits for `let_go`. The arguments are Spawn's; relay: its relay_port.
+        """A child that runs. The arguments are Spawn's; relay: its relay_port.
 
         Raises ForkServerEnded, DeployFailed.
         """
@@ -164,6 +164,7 @@ class Cells:
             raise
         if cgroup is not None:
             cgroup.add(child.pid)
+        cell.let_go()
         if self._folders is not None:
             cell.watch(self._folders)
         return cell

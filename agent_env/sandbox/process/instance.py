@@ -50,13 +50,12 @@ class ProcessEnv(EnvInstance):
         return self._cell.tier == "unconfined"
 
     async def ready(self, *, tcp: bool | None) -> None:
-        """Let it start, and return when its server accepts connections. tcp: how it is known to be reached.
+        """Return when its server accepts connections. tcp: how it is known to be reached.
 
         Raises DeployFailed, with the end of its output, if it ends instead.
         """
         if tcp is not False and not self._on_host:
             await self._take_sockets()
-        self._cell.let_go()
         try:
             if tcp is None:
                 await self._first_of_both()

@@ -24,25 +24,33 @@ class Relay:
         self._listener = listener
         self._connect = connect
         self._joined: set[asyncio.Task[None]] = set()
-        self._task = asyncio.get_running_loop().create_task(self._accept())
+        self._loop = asyncio.get_running_loop()
+        # Not sock_accept: cancelled just as a connection comes, asyncio's loses the connection and logs a traceback.
+        self._loop.add_reader(listener, self._accept)
 
     async def close(self) -> None:
         """Ends every connection; the listener stays its owner's."""
-        tasks = [self._task, *self._joined]
-        for task in tasks:
+        self._loop.remove_reader(self._listener)
+        for task in self._joined:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._joined, return_exceptions=True)
 
-    async def _accept(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            sock, _ = await loop.sock_accept(self._listener)
-            if len(self._joined) >= _MAX_CONNECTIONS:
-                sock.close()
-                continue
-            task = loop.create_task(self._join(sock))
-            self._joined.add(task)
-            task.add_done_callback(self._joined.discard)
+    def _accept(self) -> None:
+        try:
+            sock, _ = self._listener.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
+        except OSError as error:  # out of descriptors: the verifier misses its deadline
+            self._loop.remove_reader(self._listener)
+            _log.warning("a verifier's connection can't be accepted: %s", error)
+            return
+        if len(self._joined) >= _MAX_CONNECTIONS:
+            sock.close()
+            return
+        sock.setblocking(False)
+        task = self._loop.create_task(self._join(sock))
+        self._joined.add(task)
+        task.add_done_callback(self._joined.discard)
 
     async def _join(self, one: socket.socket) -> None:
         with one:

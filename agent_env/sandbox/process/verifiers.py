@@ -117,7 +117,6 @@ async def _run(
     }
     relay = Relay(listener, connect)
     try:
-        cell.let_go()
         text = await _exchange(cell, json.dumps(task).encode() + b"\n")
     finally:
         await relay.close()

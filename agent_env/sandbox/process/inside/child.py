@@ -10,30 +10,40 @@ import socket
 import sys
 import traceback
 import types
+from collections.abc import Iterable
 from typing import NoReturn
 
 from . import confine, init, passing, verify
 from .settings import Settings, Spawn
 
-__all__ = ["run_child"]
+__all__ = ["has_init", "run_child"]
 
 
-def run_child(settings: Settings, spawn: Spawn, code: types.CodeType | None, channel: int, log: int) -> NoReturn:
-    """`channel` is the socket to the server: after the start it is an env's AGENTENV_ACCEPT_FD. `log`: for output."""
+def has_init(settings: Settings, spawn: Spawn) -> bool:
+    return settings.tier == "namespaces" and spawn.role != "verifier"
+
+
+def run_child(
+    settings: Settings, spawn: Spawn, code: types.CodeType | None, channel: int, log: int, close: Iterable[int]
+) -> NoReturn:
+    """`channel` is the socket to the server: after the start it is an env's AGENTENV_ACCEPT_FD. `log`: for output.
+    `close`: descriptors of the fork server's own."""
     status = 1
     try:
+        if has_init(settings, spawn):
+            init.become_init(channel, spawn.name)  # returns in the process that is to be the env's server
+        for fd in close:
+            os.close(fd)
         os.dup2(log, 1)
         os.dup2(log, 2)
         os.close(log)
         sock = socket.socket(fileno=channel)
-        passed = confine.confine_child(settings, spawn)
-        if passed:
-            passing.send(sock, b"sockets", passed)
-            for fd in passed:
-                os.close(fd)
         if sock.recv(1) == b"!":  # the server's word, once this process is in its cgroup; b"": it has given up
-            if settings.tier == "namespaces" and spawn.role != "verifier":
-                init.become_init()  # returns in the process that is to be the env's server
+            passed = confine.confine_child(settings, spawn)
+            if passed:
+                passing.send(sock, b"sockets", passed)
+                for fd in passed:
+                    os.close(fd)
             _prepare(settings, spawn)
             if spawn.role == "verifier":
                 verify.serve(sock)

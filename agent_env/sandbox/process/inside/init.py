@@ -7,7 +7,10 @@ processes is used up by dead ones, and signals without a handler would do nothin
 from __future__ import annotations
 
 import os
+import select
 import signal
+
+from . import linux
 
 __all__ = ["SIGNAL_BASE", "become_init"]
 
@@ -15,8 +18,15 @@ SIGNAL_BASE = 128
 """Exit status of process 1 when its server was killed by signal n: this plus n, as shells have it."""
 
 
-def become_init() -> None:
-    """Fork; returns in the child. The parent passes SIGUSR1 on, and exits as the child did."""
+def become_init(channel: int, name: str) -> None:
+    """Fork, once `channel` can be read; returns in the child. The parent passes SIGUSR1 on, and exits as the child did.
+
+    Called before the walls: what the child does there is then no memory of the parent's, which stays in the fork
+    server's user namespace, out of the env's reach (it can't be traced, and ignores signals of its own namespace).
+    """
+    linux.die_with_parent()
+    linux.name_process(name)
+    select.select([channel], [], [])
     server = os.fork()
     if server == 0:
         return

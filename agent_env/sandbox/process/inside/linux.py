@@ -25,6 +25,7 @@ __all__ = [
     "NOSUID",
     "PRIVATE",
     "REC",
+    "bare_fork",
     "die_with_parent",
     "drop_capabilities",
     "limit",
@@ -67,6 +68,11 @@ def _bytes(text: str | None) -> bytes | None:
 
 def syscall(what: str, number: int, *arguments: object) -> int:
     return _check(_libc.syscall(ctypes.c_long(number), *arguments), what)
+
+
+def bare_fork() -> int:
+    """fork(2) without what Python does around it: for a process of one thread, whose child forks again or waits."""
+    return _check(_libc.fork(), "fork")
 
 
 def unshare(flags: int) -> None:

@@ -99,16 +99,16 @@ class ForkLoop:
         try:
             if self._namespaces:
                 linux.unshare(linux.NEWPID)  # of the next child, not of this process
-            pid = os.fork()
+            # Process 1 of an env forks the server and then only waits: Python's own work around a fork would be memory.
+            pid = linux.bare_fork() if child.has_init(self._settings, spawn) else os.fork()
         except OSError as error:
             if self._namespaces:
                 linux.setns(self._own_pids, linux.NEWPID)
             self._answer({"re": number, "error": f"fork: {error.strerror}"})
             return
         if pid == 0:
-            for fd in (self._wake, self._woken, self._own_pids, self._own_net, self._control.detach()):
-                os.close(fd)
-            child.run_child(self._settings, spawn, self._code, channel, log)
+            ours = (self._wake, self._woken, self._own_pids, self._own_net, self._control.detach())
+            child.run_child(self._settings, spawn, self._code, channel, log, ours)
         if self._namespaces:
             linux.setns(self._own_pids, linux.NEWPID)
         self._children[pid] = number
