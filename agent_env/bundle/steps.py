@@ -13,7 +13,6 @@ from pydantic import AliasChoices, Field, field_validator, model_validator
 
 from agent_env.bundle.criteria import (
     BashCmdSucceeds,
-    Judged,
     ProbeDirExists,
     ProbeFileContains,
     ProbeFileExists,
@@ -23,6 +22,15 @@ from agent_env.bundle.criteria import (
     SandboxCriterion,
 )
 from agent_env.bundle.fields import Data, Listed, Names, Seconds, Text
+from agent_env.bundle.step_base import BaseStep
+from agent_env.bundle.verifier_steps import (
+    AgentPromptResponseVerifier,
+    AggregateVerifiers,
+    Aggregator,
+    EnvOutcomeVerifier,
+    Verifier,
+    VerifySandbox,
+)
 
 __all__ = [
     "DEFAULT_AGENT",
@@ -57,40 +65,6 @@ __all__ = [
 
 DEFAULT_AGENT = "default-agent"
 """The agent that a step means when it names none."""
-
-Aggregator = Literal["all_pass", "any_pass", "weighted_average"]
-"""How a verifier's rows become its score."""
-
-
-class BaseStep(Data):
-    """What every step has."""
-
-    id: Text
-    depends_on: tuple[Text, ...] | None = None
-    """Ids of the steps that must have ended before; None: every earlier step."""
-    fail_task_on_error: bool = True
-    """False: an error of this step is noted and the episode goes on."""
-    retry_config: dict[str, Any] | None = None
-
-    @field_validator("depends_on", mode="before")
-    @classmethod
-    def _read_depends_on(cls, value: object) -> object:
-        """Each entry is a step id, or `{"task_step_id": id}`."""
-        if not isinstance(value, list):
-            return value
-        return tuple(entry.get("task_step_id") if isinstance(entry, dict) else entry for entry in value)
-
-    @property
-    def named_env(self) -> str | None:
-        """The one env that this step acts on, if it names one."""
-        env_id: str | None = getattr(self, "env_id", None)
-        return env_id
-
-    def unplayable(self) -> str | None:
-        """Why an episode can't play this step; None: it can."""
-        if self.retry_config is not None:
-            return "retry_config would play a turn of the trainer's agent again"
-        return None
 
 
 class DeployEnv(BaseStep):
@@ -273,45 +247,6 @@ class PromptAgent(BaseStep):
         return super().unplayable()
 
 
-class _Verifier(BaseStep):
-    verifier_id: Text | None = None
-    """By which `aggregate_verifiers` names this step's rows."""
-    score_aggregator: Aggregator = "all_pass"
-
-    @model_validator(mode="before")
-    @classmethod
-    def _absent(cls, value: object) -> object:
-        """An empty name stands for an absent one."""
-        if isinstance(value, dict):
-            return {k: v for k, v in value.items() if k not in ("score_aggregator", "verifier_id") or v}
-        return value
-
-
-class EnvOutcomeVerifier(_Verifier):
-    """Run the artifact's `verify(mcp_url)` against an env."""
-
-    type: Literal["env_outcome_verifier"]
-    env_id: Text
-    file_artifact_id: Text
-    prompt_id: Text | None = None
-
-
-class AgentPromptResponseVerifier(_Verifier):
-    """Check the agent's reply to one prompt."""
-
-    type: Literal["agent_prompt_response_verifier"]
-    prompt_id: Text
-    criteria: Annotated[tuple[ResponseCriterion, ...], Listed, Field(min_length=1)]
-
-
-class AggregateVerifiers(_Verifier):
-    """One score from the rows of several verifiers."""
-
-    type: Literal["aggregate_verifiers"]
-    verifier_ids: Annotated[Names, Field(min_length=1)]
-    score_aggregator: Aggregator = "weighted_average"
-
-
 class DeploySandbox(BaseStep):
     """Start an empty sandbox: a file system and commands, without an image."""
 
@@ -329,34 +264,6 @@ class DeploySandbox(BaseStep):
             return f"its sandbox is of type {self.sandbox_type!r}; only a local one can be played"
         return super().unplayable()
 
-
-class VerifySandbox(_Verifier):
-    """Probe files and run commands in a sandbox."""
-
-    type: Literal["verify_sandbox"]
-    criteria: Annotated[tuple[SandboxCriterion, ...], Listed, Field(min_length=1)]
-    sandbox_name: str | None = None
-    """None: the agent's sandbox."""
-    agent_name: str | None = None
-    base_dir: Text = "/app"
-    shell_timeout_seconds: Seconds = 120.0
-    """For each criterion."""
-
-    @field_validator("sandbox_name", "agent_name")
-    @classmethod
-    def _blank(cls, value: str | None) -> str | None:
-        """A blank name stands for none."""
-        return value if value and value.strip() else None
-
-    def unplayable(self) -> str | None:
-        for criterion in self.criteria:
-            if isinstance(criterion, Judged):
-                return f"its criterion of type {criterion.type!r} needs a judge"
-        return super().unplayable()
-
-
-Verifier: TypeAlias = EnvOutcomeVerifier | AgentPromptResponseVerifier | VerifySandbox | AggregateVerifiers
-"""The steps that give a score."""
 
 Step: TypeAlias = Annotated[
     DeployEnv

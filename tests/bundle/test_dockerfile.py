@@ -44,7 +44,7 @@ def read(text: str, folder: Path) -> Dockerfile:
         "COPY . /app",
         "RUN pip install --no-cache-dir agent-env",
         "RUN pip install 'agent-env>=0.1' && python -m pip install -U pip",
-        "WORKDIR /app\nCOPY requirements.txt .\nRUN --mount=type=cache,target=/root pip install -r requirements.txt",
+        "WORKDIR /app\nCOPY requirements.txt .\nRUN --mount=type=cache,target=/cache pip install -r requirements.txt",
         "WORKDIR /app\nCOPY requirements.txt .\nRUN pip3 install -i https://x.example/simple -rrequirements.txt",
         "WORKDIR /app\nCOPY requirements.txt .\nRUN uv pip install --system --requirement=requirements.txt",
         'WORKDIR /app\nCOPY requirements.txt .\nRUN ["pip", "install", "-r", "/app/requirements.txt"]',
