@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "eval": ("agent_env.evaluate.command", "play a split against a model, and report rewards, failures and time"),
     "compare": ("agent_env.evaluate.compare", "the paired difference of two evaluation runs"),
+    "trace": ("agent_env.monitor.trace_command", "show an episode's trace"),
 }
 """Name -> module with `add_arguments(parser)` and `main(arguments) -> exit code`, and one line of help."""
 

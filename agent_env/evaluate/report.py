@@ -58,7 +58,7 @@ def _page(
     yield '<!doctype html><html lang="en"><head><meta charset="utf-8">'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
     yield f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body><h1>{escape(title)}</h1>"
-    settings = ", ".join(f"{key} {value}" for key, value in config.items() if value is not None)
+    settings = ", ".join(f"{key} {value}" for key, value in config.items() if value not in (None, {}))
     yield f'<p class="soft">{escape(settings)}</p>'
     scored, failed = summary.scored, summary.failures.total()
     yield f'<p><span class="big">{scored.mean:.3f}</span> mean reward of {scored.episodes} scored episodes, '

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -98,7 +99,12 @@ def _grouped(results: Sequence[EpisodeResult], key: Callable[[EpisodeResult], _K
     groups: dict[_Key, list[EpisodeResult]] = {}
     for result in results:
         groups.setdefault(key(result), []).append(result)
-    return {value: estimate(_rewards(group)) for value, group in sorted(groups.items())}
+    return {value: estimate(_rewards(group)) for value, group in sorted(groups.items(), key=_in_order)}
+
+
+def _in_order(item: tuple[str | int, object]) -> list[tuple[int, str]]:
+    """Numbers in a value by their size: 2h before 10h."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", str(item[0])) if part]
 
 
 def _count(results: Sequence[EpisodeResult], name: str) -> int:
