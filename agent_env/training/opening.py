@@ -37,8 +37,8 @@ __all__ = ["CONNECT_TIMEOUT", "Opened", "open_episode"]
 CONNECT_TIMEOUT = 60.0
 """Seconds for one try to connect; further tries follow within reset_timeout."""
 STRANGE_FOR = 30.0
-"""Seconds that answers of what is no OpenEnv server are put up with: a proxy gives such while it has no server to pass on
-to (404 from Ray Serve and from ingress controllers)."""
+"""Seconds that answers of what is no OpenEnv server are put up with: a proxy gives such while it has no server to pass
+on to (404 from Ray Serve and from ingress controllers)."""
 FIRST_DELAY, MAX_DELAY = 0.5, 20.0
 FIRST_TOLD, TOLD_EVERY = 5.0, 30.0
 """Seconds of waiting after which a line is logged, and between two lines on one server."""
