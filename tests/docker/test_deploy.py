@@ -41,12 +41,12 @@ async def test_env_of_ours_dials_the_host_and_has_no_network(box: DockerSandbox,
         assert card["name"] == "counter"
         found = engine.inspect_container(instance.id)
         assert found["HostConfig"]["NetworkMode"] == "none"
-        assert found["Config"]["Labels"] == {
-            OWNER_LABEL: str(this_owner()),
-            EPISODE_LABEL: "e1",
-            ENV_LABEL: "counter",
-            "agent-env.image": counter.digest,
-        }
+        labels = found["Config"]["Labels"]
+        assert [labels[name] for name in (OWNER_LABEL, EPISODE_LABEL, ENV_LABEL)] == [
+            str(this_owner()),
+            "e1",
+            "counter",
+        ]
         await instance.kill()
     assert found["Path"] == "python3", "started by itself, with nothing of ours beside it"
 
@@ -120,7 +120,6 @@ async def test_dockerfile_that_does_not_build_is_told_with_the_end_of_its_output
     with pytest.raises(DeployFailed) as caught:
         await box.prepare(env)
     assert "env 'unbuilt': its Dockerfile does not build: " in str(caught.value)
-    assert "returned a non-zero code: 7" in str(caught.value)
     assert "  step output" in str(caught.value)
 
 
@@ -156,7 +155,10 @@ async def test_out_of_memory_is_named_once_the_container_has_exited(box: DockerS
 
 
 async def test_exit_status_and_signal_are_told(box: DockerSandbox, probe: EnvSpec) -> None:
-    for code, reason in (("os._exit(3)", "exit status 3"), ("os.kill(os.getpid(), 11)", "killed by signal 11")):
+    for code, reason in (
+        ("os._exit(3)", "exit status 3"),
+        ("os.kill(os.getpid(), 11); import time; time.sleep(9)", "killed by signal 11"),
+    ):
         instance = await box.deploy(probe, episode_id="e")
         with pytest.raises(ConnectionError):
             await run_inside(instance, f"import os; {code}")
@@ -279,3 +281,12 @@ async def test_folders_that_an_env_writes_are_empty_private_and_limited(box: Doc
     assert await run_inside(second, "import os; value = os.listdir('/work')") == []
     fill = "f = open('/work/y', 'wb')\nfor _ in range(32): f.write(b'a' * 2**20)"
     assert "No space left" in await run_inside(first, fill)
+
+
+async def test_server_with_a_network_that_ends_at_once_is_told(box: DockerSandbox, tmp_path: Path) -> None:
+    """An ended container has no address any more, and no address would mean this machine's own loopback."""
+    hide = 'RUN ["python3", "-c", "import os; os.remove(\'/usr/local/bin/python3\')"]\n'
+    dockerfile = DOCKERFILE.replace("CMD", hide + "CMD").replace('CMD ["python3"', 'CMD ["python"')
+    env = make_env(tmp_path / "gone", "raise SystemExit('no licence')", name="gone", dockerfile=dockerfile)
+    with pytest.raises(DeployFailed, match="env 'gone' ended while it started: exit status 1; it printed:\nno licence"):
+        await box.deploy(env, episode_id="e")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
+from ipaddress import IPv4Interface, ip_address
 from pathlib import Path
 from typing import Protocol
 
 from agent_env.sandbox.docker.listener import Listener
+from agent_env.sandbox.interface import SandboxError
 
 __all__ = ["Channel", "DialledChannel", "PortChannel"]
 
@@ -111,12 +113,13 @@ class DialledChannel:
 class PortChannel:
     """A server that listens on a port of the container's own network address."""
 
-    def __init__(self, address: str, port: int) -> None:
-        self._address = (address, port)
+    def __init__(self, address: IPv4Interface, port: int) -> None:
+        self._address = (str(address.ip), port)
+        self._network = address.network
         self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def up(self) -> str:
-        """Connecting is refused until the server listens."""
+        """Connecting is refused until the server listens. Raises SandboxError if this machine has no way there."""
         while True:
             try:
                 (await self.connect()).close()
@@ -141,6 +144,10 @@ class PortChannel:
         except BaseException:
             connection.close()
             raise
+        # Without an address of ours in that network, some gateway has answered, and not the env.
+        if ip_address(connection.getsockname()[0]) not in self._network:
+            connection.close()
+            raise SandboxError(f"this machine is not in the network {self._network} of the container")
         return connection
 
     def close(self) -> None:

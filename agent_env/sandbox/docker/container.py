@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 from concurrent.futures import Future
+from ipaddress import IPv4Interface
 from typing import TYPE_CHECKING, Any
 
 from agent_env.sandbox.docker.engine import Engine
@@ -60,11 +61,12 @@ class Container:
             raise
         return cls(options, engine, removals, connection)
 
-    async def address(self) -> str:
-        """Its address in its own network. Raises EngineError."""
+    async def address(self) -> IPv4Interface | None:
+        """Its address in its own network; None if it has ended. Raises EngineError."""
         found = await self._inspect()
         networks: dict[str, Any] = found["NetworkSettings"]["Networks"]
-        return str(networks[self.options.network or ""]["IPAddress"])
+        own = networks[self.options.network or ""]
+        return IPv4Interface(f"{own['IPAddress']}/{own['IPPrefixLen']}") if own["IPAddress"] else None
 
     async def exited(self) -> str:
         """Return when it has ended, with why."""
@@ -147,7 +149,7 @@ def _start(api: APIClient, options: Options, subnets: Subnets) -> socket.socket:
         environment=options.environment(),
         labels=dict(options.labels),
         host_config=host,
-        healthcheck=Healthcheck(test=["NONE"]),  # the image's own would run in it every few seconds
+        healthcheck=Healthcheck(test=["NONE"]) if options.image.healthcheck else None,
         detach=True,
         # Not read from, but a server that reads its standard input finds its end at once.
         stdin_open=False,

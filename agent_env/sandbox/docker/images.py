@@ -43,6 +43,8 @@ class Image:
     environ: Mapping[str, str]
     ports: tuple[int, ...]
     """The TCP ports of EXPOSE."""
+    healthcheck: bool = False
+    """It has a HEALTHCHECK, which an engine would run in the container every few seconds."""
 
 
 class Images:
@@ -171,6 +173,7 @@ def _described(api: APIClient, reference: str) -> Image:
         user=config.get("User") or "",
         command=(*(config.get("Entrypoint") or ()), *(config.get("Cmd") or ())),
         environ=environ,
+        healthcheck=bool(config.get("Healthcheck")),
         ports=tuple(sorted(int(port) for port, _, kind in exposed if kind in ("", "tcp") and port.isdecimal())),
     )
 

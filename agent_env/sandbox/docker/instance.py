@@ -9,12 +9,15 @@ from collections.abc import Callable
 from agent_env.bundle.model import EnvSpec
 from agent_env.sandbox.docker.channel import Channel
 from agent_env.sandbox.docker.container import Container
-from agent_env.sandbox.interface import EnvInstance, EnvLost
+from agent_env.sandbox.interface import EnvInstance, EnvLost, SandboxError
 
 __all__ = ["DockerEnv"]
 
 GONE_WAIT = 1.0
 """Seconds that a container may go on after its server has closed its connection."""
+
+END_WAIT = 3.0
+"""Seconds after a refused connection for the reason to be known, if it is that the env has ended."""
 
 
 class DockerEnv(EnvInstance):
@@ -33,12 +36,16 @@ class DockerEnv(EnvInstance):
         self._killing: asyncio.Task[None] | None = None
 
     async def connect(self) -> socket.socket:
+        why = ""
         if not self._end.done():
             try:
                 return await self._channel.connect()
-            except ConnectionError:
-                pass
-        raise EnvLost(f"env {self.env.name!r} has ended: {await self.wait()}{self._printed()}")
+            except (ConnectionError, SandboxError) as error:
+                why = f"it accepts no connection: {error}"
+                await asyncio.wait([self._end], timeout=END_WAIT)
+        if self._end.done():
+            why = await self.wait()
+        raise EnvLost(f"env {self.env.name!r} has ended: {why}{self._printed()}")
 
     async def wait(self) -> str:
         return await asyncio.shield(self._end)

@@ -12,7 +12,7 @@ from agent_env.sandbox.docker.container import Container
 from agent_env.sandbox.docker.host import DockerHost
 from agent_env.sandbox.docker.images import Image
 from agent_env.sandbox.docker.options import SDK_FOLDER, SOCKET_FOLDER
-from agent_env.sandbox.interface import DeployFailed, Limits
+from agent_env.sandbox.interface import DeployFailed, Limits, SandboxError
 
 __all__ = ["Reach", "launch"]
 
@@ -25,6 +25,8 @@ so it has a network of its own, and the host connects to it."""
 
 PORT = 18765
 HOST_SOCKET = f"{SOCKET_FOLDER}/host.sock"
+NO_PYTHON = ("exec python3 failed", "failed to exec pid1")
+"""How the init processes of Docker (tini) and Podman (catatonit) say that there is no python3."""
 RELAY_PROCESSES = 64
 """Two threads for each connection."""
 
@@ -97,8 +99,10 @@ async def _launch_with_port(
     container: Container | None = None
     try:
         container = await host.start(options)
-        port = image.ports[0] if len(image.ports) == 1 else PORT
-        channel = PortChannel(await container.address(), port)
+        address = await container.address()
+        if address is None:
+            raise await _ended(env, container)
+        channel = PortChannel(address, image.ports[0] if len(image.ports) == 1 else PORT)
         await _until_up(env, container, channel)
     except BaseException:
         if container is not None:
@@ -114,19 +118,23 @@ async def _until_up(env: EnvSpec, container: Container, channel: Channel) -> str
     ended = asyncio.create_task(container.exited())
     try:
         await asyncio.wait([up, ended], return_when=asyncio.FIRST_COMPLETED)
-        if up.done() and not up.exception():
+        if up.done():
             return up.result()
-        why = await ended
+    except SandboxError as error:
+        raise DeployFailed(f"env {env.name!r} can't be reached: {error}") from error
     finally:
         up.cancel()
         ended.cancel()
+    raise await _ended(env, container)
+
+
+async def _ended(env: EnvSpec, container: Container) -> Exception:
+    why = await container.exited()
     output = container.output.text.strip()
-    # 127: from the init process, which could not find it; from the engine, without one.
-    if container.options.entrypoint and "python3" in why + output and ("exit status 127" in why or "not found" in why):
-        raise _NoPython
-    raise DeployFailed(
-        f"env {env.name!r} ended while it started: {why}" + (f"; it printed:\n{output}" if output else "")
-    )
+    if container.options.entrypoint and any(words in output for words in NO_PYTHON):
+        return _NoPython()
+    printed = f"; it printed:\n{output}" if output else ""
+    return DeployFailed(f"env {env.name!r} ended while it started: {why}{printed}")
 
 
 def _named(env: EnvSpec) -> dict[str, str]:
