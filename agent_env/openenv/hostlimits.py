@@ -10,9 +10,9 @@ __all__ = ["check_descriptors", "raise_descriptors", "warn_of_workers"]
 
 _log = logging.getLogger(__name__)
 
-_AT_REST = 64
-_PER_ENV = 3
-"""At least: the client's socket, the env's, and a handle on its process."""
+_AT_REST = 48
+_PER_ENV = 4
+"""At least: the client's socket, a connection to the env, a handle on its process, and what it prints."""
 
 
 def descriptors_needed(max_concurrent_envs: int) -> int:

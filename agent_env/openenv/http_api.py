@@ -5,15 +5,17 @@ Whatever can be said without an env is answered from the bundle; nothing is depl
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, HTTPException, Request
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
 from starlette.responses import Response
 
 from agent_env import __version__
 from agent_env.openenv import answers
+from agent_env.openenv.admission import AtCapacity, Closing
 from agent_env.openenv.jsonrpc import JsonRpc
 from agent_env.openenv.messages import Observation, observation_body
 from agent_env.openenv.play import Progress
@@ -26,10 +28,13 @@ from agent_env.openenv.schemas import (
     ResetRequest,
     read_action,
 )
-from agent_env.openenv.session import Session
+from agent_env.openenv.session import Session, SessionClosed
 from agent_env.openenv.sessions import Sessions
 
 __all__ = ["http_router"]
+
+
+_log = logging.getLogger(__name__)
 
 
 class ResetBody(ResetRequest):
@@ -123,5 +128,10 @@ async def _once(sessions: Sessions, play: Callable[[Session], Awaitable[Observat
     try:
         await session.admit()
         return await play(session)
+    except (AtCapacity, Closing, SessionClosed):
+        raise
+    except Exception as error:  # answered here, so that the connection goes on
+        _log.exception("a stateless request failed")
+        raise HTTPException(500, f"{type(error).__name__}: {error}") from error
     finally:
         await sessions.end(session)

@@ -6,6 +6,7 @@ that fails is answered with a JSON-RPC error, so that every client raises.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
@@ -22,6 +23,8 @@ from agent_env.openenv.session import NoEpisode, Session, SessionClosed
 from agent_env.openenv.sessions import Sessions, UnknownSession
 
 __all__ = ["JsonRpc", "at_capacity", "encode_reply"]
+
+_log = logging.getLogger(__name__)
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -83,6 +86,9 @@ class JsonRpc:
             return _error(parsed.id, SERVER_ERROR, str(failure), {"reason": failure.reason.value})
         except (Closing, SessionClosed) as gone:
             return _error(parsed.id, SERVER_ERROR, str(gone))
+        except Exception as error:
+            _log.exception("JSON-RPC %s failed", parsed.method[:40])
+            return _error(parsed.id, INTERNAL_ERROR, f"{type(error).__name__}: {error}")
 
     async def _dispatch(self, request: JsonRpcRequest, own: Session | None) -> Any:
         if request.method == "openenv/session/create":

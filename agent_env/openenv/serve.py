@@ -141,13 +141,14 @@ def _token(variable: str | None) -> str | None:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """A listening socket. Raises OSError that names the address."""
+    """A listening socket. Raises OSError that names the address, ValueError for a port that there can't be."""
+    if not 0 <= port <= 65535:
+        raise ValueError(f"--port {port}: give one from 0 to 65535")
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
-    except (OSError, OverflowError) as error:
-        errno = getattr(error, "errno", None)
-        why = os.strerror(errno) if errno is not None and errno > 0 else str(error)
+    except OSError as error:  # a gaierror's number is none of errno's
+        why = os.strerror(error.errno) if error.errno is not None and error.errno > 0 else str(error)
         raise OSError(f"can't listen on {host}:{port}: {why}; choose another with --host and --port") from None
 
 

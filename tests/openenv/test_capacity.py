@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+from contextlib import AsyncExitStack
 
 import httpx
 import pytest
@@ -166,6 +168,17 @@ async def test_64_clients_at_once_all_play_and_the_cap_holds(world):
         assert (await status(address))["totals"] == {"scored": 64}
     assert world.peak == 8
     assert len(world.closed) == 64
+
+
+async def test_sessions_take_no_threads(world):
+    async with serving(adding_app(world, max_concurrent_envs=32)) as address:
+        before = threading.active_count()
+        async with AsyncExitStack() as stack:
+            for _ in range(32):
+                socket = await stack.enter_async_context(open_ws(address))
+                await ask(socket, "reset")
+                await call(socket, "add", n=1)
+            assert threading.active_count() == before
 
 
 async def test_status_says_what_is_going_on(address, world):

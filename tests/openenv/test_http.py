@@ -133,6 +133,17 @@ async def test_a_failed_deploy_over_http_is_an_observation(http, world):
         assert reply.json()["metadata"]["reason"] == "deploy_failed"
 
 
+async def test_an_unexpected_error_is_a_500_and_the_connection_goes_on(http, world):
+    body = {"tool_name": "bug", "arguments": {"n": 1}}
+    reply = await http.post("/step", json={"action": body})
+    assert (reply.status_code, reply.json()) == (500, {"detail": "ZeroDivisionError: a bug"})
+    params = {"name": "bug", "arguments": {"n": 1}}
+    reply = await http.post("/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+    assert reply.json()["error"] == {"code": -32603, "message": "ZeroDivisionError: a bug", "data": None}
+    assert (await http.post("/reset")).status_code == 200
+    assert len(world.closed) == 3
+
+
 async def test_the_task_api(http, world):
     assert (await http.get("/list_environments")).json() == ["Adding"]
     assert (await http.get("/ADDING/splits")).json() == [

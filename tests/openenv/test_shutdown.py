@@ -171,7 +171,7 @@ def test_more_envs_than_the_file_descriptor_limit_allows_are_refused_at_start():
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
     assert "max_concurrent_envs=200" in done.stdout
     assert "ulimit -n" in done.stdout
-    assert "lower max_concurrent_envs to 64" in done.stdout
+    assert "lower max_concurrent_envs to 52" in done.stdout
 
 
 def test_a_usual_limit_allows_a_usual_number_of_envs():
