@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "eval": ("agent_env.evaluate.command", "play a split against a model, and report rewards, failures and time"),
     "compare": ("agent_env.evaluate.compare", "the paired difference of two evaluation runs"),
     "trace": ("agent_env.monitor.trace_command", "show an episode's trace"),
+    "doctor": ("agent_env.doctor.command", "preflight: this host, the env server as seen from here, one row played"),
 }
 """Name -> module with `add_arguments(parser)` and `main(arguments) -> exit code`, and one line of help."""
 
