@@ -21,7 +21,8 @@ MAY_IMPORT = {
     "openenv": {"bundle", "sandbox", "episode", "monitor", "openenv"},
     "training": {"openenv"},
 }
-CLIENT_MODULES = {"agent_env.openenv.client", "agent_env.openenv.protocol"}
+# Of openenv, only what CLIENT_MODULES names.
+CLIENT_MODULES = {"agent_env.openenv.client", "agent_env.openenv.protocol", "agent_env.openenv.task_client"}
 SERVER_PACKAGES = {"fastapi", "starlette", "uvicorn", "docker", "h11", "huggingface_hub", "prometheus_client", "rich"}
 
 
@@ -32,9 +33,12 @@ def imports_of(path: Path) -> set[str]:
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative import"
-            found.add(node.module or "")
-            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+            # Relative ones only where a folder also runs as a package of its own (the fork server's).
+            base = list(path.relative_to(ROOT.parent).parent.parts) if node.level else []
+            assert node.level < 2, f"{path}: imports from above"
+            module = ".".join([*base, *((node.module,) if node.module else ())])
+            found.add(module)
+            found.update(f"{module}.{alias.name}" for alias in node.names)
     return found
 
 
