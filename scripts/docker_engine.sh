@@ -16,7 +16,7 @@ set -euo pipefail
 
 dir=${AGENT_ENV_DOCKER_DIR:-/tmp/agentenv-docker}
 driver=${AGENT_ENV_DOCKER_DRIVER:-overlay2}
-cgroup=/agentenv-docker
+cgroup=/agentenv-docker-$(printf %s "$dir" | cksum | cut -d' ' -f1)
 socket=$dir/docker.sock
 host=unix://$socket
 scripts=$(cd "$(dirname "$0")" && pwd)
@@ -83,14 +83,19 @@ stop() {
     for _ in $(seq 200); do kill -0 "$pid" 2>/dev/null || break; sleep 0.1; done
     kill -KILL "$pid" 2>/dev/null || true
   fi
-  # What an engine that was killed hard leaves: its containerd, mounts and cgroups.
-  if [ -f "$dir/exec/containerd/containerd.pid" ]; then
-    kill -KILL "$(cat "$dir/exec/containerd/containerd.pid")" 2>/dev/null || true
-  fi
+  # What an engine that was killed hard leaves: containerd and its shims, containers, mounts and cgroups.
+  local left
+  left=$(grep -lsF "$dir/exec/" /proc/[0-9]*/cmdline | cut -d/ -f3 | grep -vx "$$" || true)
+  for folder in /sys/fs/cgroup/*"$cgroup" /sys/fs/cgroup"$cgroup"; do
+    if [ -d "$folder" ]; then left="$left $(find "$folder" -name cgroup.procs -exec cat {} + 2>/dev/null || true)"; fi
+  done
+  for pid in $left; do kill -KILL "$pid" 2>/dev/null || true; done
   awk -v d="$dir/" 'index($5, d) == 1 {print $5}' /proc/self/mountinfo | sort -r | xargs -r -n1 umount -l
   rm -rf "$dir"
   for folder in /sys/fs/cgroup/*"$cgroup" /sys/fs/cgroup"$cgroup"; do
-    if [ -d "$folder" ]; then find "$folder" -depth -type d -exec rmdir {} + 2>/dev/null || true; fi
+    for _ in 1 2 3 4 5; do
+      if [ -d "$folder" ]; then find "$folder" -depth -type d -exec rmdir {} + 2>/dev/null || sleep 0.2; fi
+    done
   done
   say "stopped"
 }

@@ -128,6 +128,7 @@ async def test_cancelled_create_is_removed_once_the_daemon_has_made_it(
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+    await asyncio.sleep(0.8)
     assert daemon.containers == set()
     assert any(request.startswith("DELETE") for request in daemon.requests)
 

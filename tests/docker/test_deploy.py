@@ -41,6 +41,7 @@ async def test_env_of_ours_dials_the_host_and_has_no_network(box: DockerSandbox,
         assert card["name"] == "counter"
         found = engine.inspect_container(instance.id)
         assert found["HostConfig"]["NetworkMode"] == "none"
+        assert not found["HostConfig"]["PortBindings"], "no port of the host is used, so none can run out"
         labels = found["Config"]["Labels"]
         assert [labels[name] for name in (OWNER_LABEL, EPISODE_LABEL, ENV_LABEL)] == [
             str(this_owner()),
