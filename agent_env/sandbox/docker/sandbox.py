@@ -37,7 +37,7 @@ __all__ = ["DockerSandbox"]
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
+T = TypeVar("T", DockerEnv, DockerVerifier)
 
 GIVES = (
     "a root filesystem of its own, read-only, and a private /tmp",
@@ -124,14 +124,16 @@ class DockerSandbox(Sandbox):
         await self._images.get(env)
 
     async def deploy(self, env: EnvSpec, *, episode_id: str) -> EnvInstance:
-        for left in (1, 0):
+        try:
             try:
                 return await self._own(self._deploy(env, episode_id))
             except EngineError as error:
-                if not (left and not_found(error)):
-                    raise DeployFailed(f"env {env.name!r}: {error}") from error
+                if not not_found(error):
+                    raise
                 self._images.forget(env)  # somebody pruned the image under us
-        raise AssertionError("unreachable")
+                return await self._own(self._deploy(env, episode_id))
+        except EngineError as error:
+            raise DeployFailed(f"env {env.name!r}: {error}") from error
 
     async def verify(
         self, env: EnvSpec, verification: Verification, connect: Callable[[], Awaitable[socket.socket]]
@@ -201,6 +203,8 @@ class DockerSandbox(Sandbox):
         try:
             return await task
         except asyncio.CancelledError:
+            if task.done() and not task.cancelled() and task.exception() is None:
+                await task.result().kill()  # it came up just as nobody wanted it any more
             caller = asyncio.current_task()
             if caller is not None and not caller.cancelling():
                 raise DeployFailed("the sandbox was closed") from None
