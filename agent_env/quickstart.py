@@ -21,6 +21,7 @@ from pathlib import Path
 from statistics import mean, median
 from typing import TYPE_CHECKING, Any
 
+from agent_env.sandbox.interface import SandboxError
 from agent_env.training.policies import POLICIES, read_day
 from agent_env.training.rehearsal import Group, Hooks, Rehearsal, read_rows
 
@@ -64,7 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Play and print the table. Returns 0; 1 if a group was lost; 2 for wrong usage; 143 when terminated."""
+    """Play and print the table. Returns 0; 1 if a group was lost or nothing could be played; 2 for
+    wrong usage; 143 when terminated."""
     for name in ("days", "group", "concurrency"):
         if getattr(arguments, name) < 1:
             return _complain(f"--{name} must be at least 1")
@@ -80,12 +82,14 @@ def main(arguments: argparse.Namespace) -> int:
             results = asyncio.run(_quickstart(console, Path(folder), arguments))
         except asyncio.CancelledError:
             return 128 + signal.SIGTERM
+        except (SandboxError, RuntimeError) as error:
+            return _complain(str(error), 1)
     return _report(console, results)
 
 
-def _complain(message: str) -> int:
+def _complain(message: str, code: int = 2) -> int:
     print(f"agent-env quickstart: {message}", file=sys.stderr)
-    return 2
+    return code
 
 
 async def _quickstart(console: Console, folder: Path, arguments: argparse.Namespace) -> list[Result]:
@@ -112,11 +116,15 @@ async def _quickstart(console: Console, folder: Path, arguments: argparse.Namesp
         disable=not console.is_terminal,
     )
     engines = {name: ScriptedEngine(POLICIES[name]) for name in PLAYED}
+    app = build_app(BUNDLE, max_concurrent_envs=arguments.concurrency)
     async with (
-        serving(build_app(BUNDLE, max_concurrent_envs=arguments.concurrency)) as url,
+        serving(app) as url,
         serving(build_session_app(engines)) as session_url,
     ):
-        _say(console, f"serving {BUNDLE} on {url}")
+        _say(
+            console,
+            f"serving {BUNDLE} on {url}, each env in a sandbox of its own ({app.state.status()['tier']['name']})",
+        )
         _say(console, f"serving scripted policies on {session_url}, in place of Miles' session server")
         _say(console, await _write_rows(url, folder / "data"))
         rows = read_rows(folder / "data" / "eval.jsonl")[: arguments.days]
@@ -227,7 +235,7 @@ def _report(console: Console, results: Sequence[Result]) -> int:
     console.print(table)
     episodes = sum(len(result.rewards) for result in results)
     phases = ", ".join(f"{phase} {results[-1].phases.get(phase, 0.0) * 1000:.0f} ms" for phase in PHASES)
-    _say(console, f"{episodes} episodes, each in a sandboxed env of its own; the last policy's median: {phases}")
+    _say(console, f"{episodes} episodes; the last policy's median: {phases}")
     lost = False
     for result in results:
         for failure, count in result.failures.most_common(5):

@@ -7,6 +7,7 @@ from typing import Any
 
 from agent_env.cli import main
 from agent_env.quickstart import result_of
+from agent_env.sandbox.interface import SandboxUnavailable
 from agent_env.training.rehearsal import Group, Sample
 
 PROMPT = "power: 5 MW\nduration: {} h (at most 5 MWh)\nefficiency: 90%\nwear: $5.00 per MWh\n\n" + "".join(
@@ -44,3 +45,12 @@ def test_a_useless_number_is_wrong_usage(capsys: Any) -> None:
     for option in ("--days", "--group", "--concurrency"):
         assert main(["quickstart", option, "0"]) == 2
         assert capsys.readouterr().err == f"agent-env quickstart: {option} must be at least 1\n"
+
+
+def test_a_machine_that_can_run_no_sandbox_is_told_in_one_line(capsys: Any, monkeypatch: Any) -> None:
+    def build_app(*args: Any, **options: Any) -> None:
+        raise SandboxUnavailable("no namespaces here: choose a tier by name")
+
+    monkeypatch.setattr("agent_env.openenv.build_app", build_app, raising=False)
+    assert main(["quickstart"]) == 1
+    assert capsys.readouterr().err == "agent-env quickstart: no namespaces here: choose a tier by name\n"
