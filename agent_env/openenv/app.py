@@ -19,12 +19,15 @@ from agent_env.bundle import EnvSpec, Served, check_reward, resolve_bundles
 from agent_env.bundle.resolve import Reward, Source
 from agent_env.episode import Episode, Event, Listener
 from agent_env.monitor.metrics import Metrics
+from agent_env.monitor.page import VIEW, page_router
+from agent_env.monitor.recent import Recent
 from agent_env.monitor.traces import TraceWriter
 from agent_env.openenv.admission import Admission, AtCapacity, Closing
 from agent_env.openenv.auth import Guard, check_token
 from agent_env.openenv.catalog import Catalog, Place
 from agent_env.openenv.hostlimits import check_descriptors, raise_descriptors, warn_of_workers
 from agent_env.openenv.http_api import http_router
+from agent_env.openenv.mcp_endpoint import mcp_router
 from agent_env.openenv.play import EpisodeMaker, Tally
 from agent_env.openenv.replies import BodyLimit, ClientGone, JsonReply
 from agent_env.openenv.session import SessionClosed
@@ -101,7 +104,8 @@ def build_app(
     admission = Admission(max_concurrent_envs)
     metrics = Metrics(lambda: _gauges(admission, chosen), lambda: chosen.tier.name)
     writer = TraceWriter(Path(traces)) if traces is not None else None
-    hearing = (metrics, *((writer,) if writer else ()), *listeners)
+    recent = Recent()
+    hearing = (metrics, recent, *((writer,) if writer else ()), *listeners)
 
     def tell(event: Event) -> None:
         for listener in hearing:
@@ -144,6 +148,8 @@ def build_app(
         """Metrics in Prometheus' text format."""
         return Response(metrics.text(), media_type="text/plain; version=0.0.4")
 
+    views = {one.name: one.folder / VIEW for one in served.bundles if (one.folder / VIEW).is_file()}
+    app.include_router(page_router(app.state.status, recent, views))
     return app
 
 
@@ -232,9 +238,10 @@ def assemble(
     routes = WebSocketRoutes(sessions)
     app.add_api_websocket_route("/ws", routes.ws)
     app.add_api_websocket_route("/mcp", routes.mcp)
-    app.state.status = lambda: status(sessions, sandbox.tier)
+    app.state.status = lambda episodes=True: status(sessions, sandbox.tier, episodes=episodes)
     app.include_router(http_router(sessions, app.state.status))
     app.include_router(tasks_router(catalog))
+    app.include_router(mcp_router(sessions))
     return app
 
 

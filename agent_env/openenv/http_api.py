@@ -52,7 +52,7 @@ class StepBody(BaseModel):
 _FULL: dict[int | str, dict[str, Any]] = {503: {"description": "No room for another env, or the server is going away"}}
 
 
-def http_router(sessions: Sessions, status: Callable[[], dict[str, Any]]) -> APIRouter:
+def http_router(sessions: Sessions, status: Callable[[bool], dict[str, Any]]) -> APIRouter:
     """Routes over a server's sessions. `status` gives what /status says."""
     router = APIRouter(default_response_class=JsonReply)
     rpc = JsonRpc(sessions)
@@ -81,9 +81,9 @@ def http_router(sessions: Sessions, status: Callable[[], dict[str, Any]]) -> API
         )
 
     @router.get("/status")
-    async def server_status() -> Response:
-        """Capacity, queue, and every episode's task, age and phase."""
-        return JsonReply(status())
+    async def server_status(episodes: bool = True) -> Response:
+        """Capacity, queue, and every episode's task, age and phase; `episodes=false` leaves those out (null)."""
+        return JsonReply(status(episodes))
 
     @router.get("/state")
     async def state() -> Response:

@@ -12,8 +12,8 @@ from agent_env.sandbox.interface import Tier
 __all__ = ["status"]
 
 
-def status(sessions: Sessions, tier: Tier | None) -> dict[str, Any]:
-    """JSON. Ages in seconds; `episodes` holds every session that has one, or waits for one."""
+def status(sessions: Sessions, tier: Tier | None, *, episodes: bool = True) -> dict[str, Any]:
+    """JSON. Ages in seconds; `episodes` holds every session that has one, or waits for one (null: not asked for)."""
     admission, catalog = sessions.admission, sessions.catalog
     now = time.monotonic()
     return {
@@ -26,7 +26,9 @@ def status(sessions: Sessions, tier: Tier | None) -> dict[str, Any]:
         "sessions": len(sessions.live),
         "tier": None if tier is None else {"name": tier.name, "gives": list(tier.gives), "lacks": list(tier.lacks)},
         "totals": dict(sessions.tally.ended),
-        "episodes": [_episode(session, now) for session in sessions.live.values() if session.playing],
+        "episodes": [_episode(session, now) for session in sessions.live.values() if session.playing]
+        if episodes
+        else None,
     }
 
 

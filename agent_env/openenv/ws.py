@@ -14,9 +14,10 @@ from starlette.websockets import WebSocket
 from agent_env.openenv import answers
 from agent_env.openenv.admission import AtCapacity, Closing
 from agent_env.openenv.frames import FrameSocket
-from agent_env.openenv.jsonrpc import JsonRpc, at_capacity, encode_reply
+from agent_env.openenv.jsonrpc import JsonRpc
 from agent_env.openenv.messages import Unsendable, error_frame, frame, observation_frame, parse
 from agent_env.openenv.protocol import CLOSE_RESTART, CLOSE_TRY_AGAIN, Code
+from agent_env.openenv.rpc import at_capacity, encode_reply
 from agent_env.openenv.schemas import McpFrame, ResetFrame, StateFrame, StepFrame, read_action
 from agent_env.openenv.session import Session, SessionClosed
 from agent_env.openenv.sessions import Sessions, UnknownSession
