@@ -107,6 +107,7 @@ class Episode:
                 raise self._failed(Failure.DEPLOY_FAILED, str(failed)) from failed
         envs = [env.spec.name for env in self._stage.envs]
         self._tell("deployed", seconds=time.monotonic() - began, envs=envs)
+        self._tell_turn(prompt)
         return prompt
 
     async def call(self, name: str, arguments: Mapping[str, Any], timeout: float | None = None) -> ToolResult:
@@ -146,7 +147,9 @@ class Episode:
                 await self._play_steps()
                 if len(self._replies) < len(self.task.turns):
                     self.turn += 1
-                    return await self._open_turn()
+                    prompt = await self._open_turn()
+                    self._tell_turn(prompt)
+                    return prompt
             except StepFailed as failed:
                 raise self._failed(failed.reason, str(failed)) from failed
             outcome = Outcome(self._make_reward(), dict(self._scorer.scores))
@@ -279,6 +282,9 @@ class Episode:
         if self.lost_reason is None:
             self.lost_reason = reason
         self.lost.set()
+
+    def _tell_turn(self, prompt: Prompt) -> None:
+        self._tell("turn_opened", turn=prompt.turn, prompt=prompt.prompt, system_prompt=prompt.system_prompt)
 
     def _tell(self, kind: str, **data: Any) -> None:
         self._listener(Event(kind, self.id, self.task.id, time.time(), data))

@@ -115,6 +115,7 @@ class Event:
     """Something that happened in an episode; `data` is JSON. Kinds and their data:
 
     - `deployed`: {"seconds", "envs": [...]}
+    - `turn_opened`: {"turn", "prompt", "system_prompt"}
     - `call`: {"tool", "arguments", "seconds", "result": text, "error": kind | None}
     - `turn_ended`: {"turn", "response"}
     - `scored`: {"seconds", "reward", "scores"}

@@ -65,6 +65,9 @@ def _lines(event: Mapping[str, Any]) -> Iterator[str]:
         yield f"→ {event.get('result')}"
     elif kind == "deployed":
         yield f"deployed {', '.join(map(str, event.get('envs', [])))}{took}"
+    elif kind == "turn_opened":
+        yield f"turn {event.get('turn')}"
+        yield str(event.get("prompt"))
     elif kind == "turn_ended":
         yield f"turn {event.get('turn')} ended"
         yield str(event.get("response") or "(without a reply)")

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import logging
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
 from agent_env.episode.types import Event
 
-__all__ = ["MAX_TEXT", "MAX_TRACE_BYTES", "TraceWriter", "read_trace"]
+__all__ = ["MAX_TEXT", "MAX_TRACE_BYTES", "TraceWriter", "bounded", "read_trace"]
 
 logger = logging.getLogger(__name__)
 
@@ -25,14 +26,14 @@ MAX_TRACE_BYTES = 8 * 1024 * 1024
 _ENDING = {"scored", "failed", "closed"}
 
 
-def _bounded(value: Any) -> Any:
-    """The value with its long texts cut."""
+def bounded(value: Any, most: int = MAX_TEXT) -> Any:
+    """The value with texts of more than `most` characters cut."""
     if isinstance(value, str):
-        return value if len(value) <= MAX_TEXT else f"{value[:MAX_TEXT]}… ({len(value)} characters)"
-    if isinstance(value, dict):
-        return {key: _bounded(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_bounded(item) for item in value]
+        return value if len(value) <= most else f"{value[:most]}… ({len(value)} characters)"
+    if isinstance(value, Mapping):
+        return {key: bounded(item, most) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [bounded(item, most) for item in value]
     return value
 
 
@@ -65,7 +66,7 @@ class TraceWriter:
         if size < MAX_TRACE_BYTES or event.kind in _ENDING:
             head = {"time": round(event.time, 6), "kind": event.kind}
             ids = {"episode_id": event.episode_id, "task_id": event.task_id}
-            line = json.dumps({**head, **ids, **_bounded(dict(event.data))}, default=str)
+            line = json.dumps({**head, **ids, **bounded(event.data)}, default=str)
             file.write(line + "\n")
             file.flush()
             size += len(line) + 1

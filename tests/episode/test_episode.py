@@ -30,7 +30,7 @@ async def test_plays_from_deploy_to_score(make: Make, sandbox: FakeSandbox, hear
     assert episode.done
     await episode.close()
     assert sandbox.instance.killed == 1
-    assert heard.kinds == ["deployed", "call", "turn_ended", "scored", "closed"]
+    assert heard.kinds == ["deployed", "turn_opened", "call", "turn_ended", "scored", "closed"]
     assert heard.data("call")["result"] == "the counter is at 7"
     assert heard.data("turn_ended") == {"turn": 0, "response": "done"}
 

@@ -9,6 +9,7 @@ from agent_env.cli import main
 
 EVENTS = [
     {"kind": "deployed", "seconds": 0.01, "envs": ["gridsim"]},
+    {"kind": "turn_opened", "turn": 0, "prompt": "Add one.", "system_prompt": None},
     {"kind": "call", "tool": "add", "arguments": {"a": 1}, "seconds": 0.002, "result": "x" * 3000, "error": None},
     {
         "kind": "call",
@@ -38,6 +39,7 @@ def test_every_event_is_shown_in_order(tmp_path: Path, capsys: pytest.CaptureFix
         for text in (
             "episode e1",
             "deployed gridsim",
+            "Add one.",
             '{"a": 1}',
             "3002 characters",
             "invalid_args",
@@ -55,7 +57,7 @@ def test_full_shows_whole_texts(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_a_trace_that_breaks_off_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["trace", str(write(tmp_path / "t.jsonl", EVENTS[:2]))])
+    main(["trace", str(write(tmp_path / "t.jsonl", EVENTS[:3]))])
     assert "its server was killed" in capsys.readouterr().out
 
 
