@@ -37,6 +37,10 @@ class TaskApi:
     async def __aexit__(self, *exc_info: object) -> None:
         await self._client.aclose()
 
+    async def status(self) -> Any:
+        """What GET /status says, as JSON: how full the server is. Episodes are left out where the server can do so."""
+        return await self._request("GET", "/status?episodes=false")
+
     async def environments(self) -> list[str]:
         """The names of what is served; usually one."""
         names = await self._request("GET", "/list_environments")

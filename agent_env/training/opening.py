@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -29,6 +28,7 @@ from agent_env.openenv.client import (
 )
 from agent_env.openenv.protocol import REASON_UNKNOWN_TASK, Code
 from agent_env.training.backoff import delays
+from agent_env.training.balance import balancer
 from agent_env.training.notices import Notices
 from agent_env.training.types import EndReason, InvalidRow, RolloutFailed, Row
 
@@ -75,12 +75,13 @@ async def open_episode(row: Row, *, token: str | None, episode_id: str, timeout:
     strange_since: float | None = None
     pause = delays(FIRST_DELAY, MAX_DELAY)
     while True:
-        # Equal servers, in random order: a dead or full one is passed over for the next, and all are full in turn.
-        for place, url in enumerate(random.sample(row.server.urls, len(row.server.urls))):
+        # Equal servers: a dead or full one is passed over for the next, and at the last one it is queued for room.
+        urls = await balancer().order(row.server.urls, token)
+        for url in urls:
             left = deadline - time.monotonic()
             if left <= 0:
                 break
-            last = place == len(row.server.urls) - 1
+            last = url == urls[-1]
             try:
                 opened = await _try(row, url, token, episode_id, left, wait=left if last else 0.0)
             except _TryAgain as again:
