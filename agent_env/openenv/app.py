@@ -12,12 +12,13 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.middleware import Middleware
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
 from agent_env import __version__
 from agent_env.bundle import EnvSpec, Served, check_reward, resolve_bundles
 from agent_env.bundle.resolve import Reward, Source
 from agent_env.episode import Episode, Event, Listener
+from agent_env.monitor.episode_log import EpisodeLog
 from agent_env.monitor.metrics import Metrics
 from agent_env.monitor.page import VIEW, page_router
 from agent_env.monitor.recent import Recent
@@ -105,7 +106,7 @@ def build_app(
     metrics = Metrics(lambda: _gauges(admission, chosen), lambda: chosen.tier.name)
     writer = TraceWriter(Path(traces)) if traces is not None else None
     recent = Recent()
-    hearing = (metrics, recent, *((writer,) if writer else ()), *listeners)
+    hearing = (metrics, recent, EpisodeLog(), *((writer,) if writer else ()), *listeners)
 
     def tell(event: Event) -> None:
         for listener in hearing:
@@ -143,7 +144,7 @@ def build_app(
         at_end=writer.close if writer else None,
     )
 
-    @app.get("/metrics")
+    @app.get("/metrics", response_class=PlainTextResponse)
     async def prometheus() -> Response:
         """Metrics in Prometheus' text format."""
         return Response(metrics.text(), media_type="text/plain; version=0.0.4")
@@ -233,7 +234,7 @@ def assemble(
         redoc_url=None,
         middleware=[Middleware(Guard, token=token), Middleware(BodyLimit)],
         exception_handlers=_HANDLERS,
-        responses={401: {"description": "The token is missing or wrong"}} if token is not None else None,
+        responses=_RESPONSES,
     )
     routes = WebSocketRoutes(sessions)
     app.add_api_websocket_route("/ws", routes.ws)
@@ -276,6 +277,13 @@ async def _invalid(request: Request, error: Exception) -> Response:
     kept = ("type", "loc", "msg")
     return JsonReply({"detail": [{key: problem[key] for key in kept} for problem in error.errors()]}, 422)
 
+
+_RESPONSES: dict[int | str, dict[str, Any]] = {
+    400: {"description": "Not HTTP or JSON as it should be; the detail says what"},
+    401: {"description": "The server has a token, and the request doesn't carry it"},
+    403: {"description": "A browser's request from a page of another origin"},
+    413: {"description": "The body is over the limit of messages, 16 MiB"},
+}
 
 _HANDLERS: dict[int | type[Exception], Callable[..., Any]] = {
     AtCapacity: _no_room,

@@ -13,6 +13,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from agent_env.bundle import BundleError
+from agent_env.monitor.episode_log import JsonLines
 from agent_env.openenv.app import build_app
 from agent_env.openenv.protocol import MAX_MESSAGE_BYTES
 from agent_env.sandbox.choose import KINDS
@@ -62,11 +63,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--log-level", default="info", choices=("debug", "info", "warning", "error"), help="(default: %(default)s)"
     )
+    parser.add_argument("--log-json", action="store_true", help="log lines as JSON, an episode's with its fields")
 
 
 def main(arguments: argparse.Namespace) -> int:
     """Serve until SIGINT or SIGTERM. 2: it can't be served so, as one line (a bundle's problems: one each) says."""
     logging.basicConfig(level=arguments.log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
+    if arguments.log_json:
+        logging.getLogger().handlers[0].setFormatter(JsonLines())
     try:
         app = _app(arguments)
         listener = _listen(arguments.host, arguments.port)
