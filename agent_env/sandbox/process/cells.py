@@ -13,7 +13,6 @@ from pathlib import Path
 from agent_env.sandbox.interface import Limits
 from agent_env.sandbox.process.cgroups import Cgroup, Cgroups
 from agent_env.sandbox.process.forkserver import Child, ChildEnd, ForkServer
-from agent_env.sandbox.process.inside.init import SIGNAL_BASE
 from agent_env.sandbox.process.inside.settings import Spawn
 from agent_env.sandbox.process.layout import PORT, SDK
 from agent_env.sandbox.process.tmpfolders import TmpFolders
@@ -71,9 +70,9 @@ class Cell:
         if self._cgroup is not None and self._cgroup.out_of_memory():
             return f"killed: out of memory ({self._limits.memory_mib} MiB)"
         code = os.waitstatus_to_exitcode(end.status)
-        number = -code if code < 0 else code - SIGNAL_BASE
-        if number not in set(signal.Signals):
+        if code >= 0:
             return f"exit status {code}"
+        number = -code
         if number == signal.SIGXCPU or (number == signal.SIGKILL and end.cpu_seconds >= self._limits.cpu_seconds):
             return f"killed: it used up its {self._limits.cpu_seconds} s of CPU time"
         return f"killed by signal {signal.Signals(number).name}"

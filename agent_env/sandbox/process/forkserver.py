@@ -46,6 +46,8 @@ class Child:
         self.channel = channel
         self.output = output
         self.pidfd = -1
+        self._init_pidfd = -1
+        """Of process 1 of its PID namespace, if that is another one: all end with it."""
         self.ended: asyncio.Future[ChildEnd | None] = asyncio.get_running_loop().create_future()
         """None if the fork server ended and it with it."""
         self._killing: asyncio.Task[None] | None = None
@@ -61,12 +63,12 @@ class Child:
     def alive(self) -> bool:
         return not self.ended.done() and self.pidfd >= 0 and not is_readable(self.pidfd)
 
+    def forked(self, pidfds: list[int]) -> None:
+        self.pidfd, self._init_pidfd = (*pidfds, -1)[:2]
+
     def signal(self, number: signal.Signals) -> None:
-        if self.pidfd >= 0:
-            try:
-                signal.pidfd_send_signal(self.pidfd, number)
-            except (ProcessLookupError, PermissionError):
-                return
+        """To it alone."""
+        _send(self.pidfd, number)
 
     def kill_group(self) -> None:
         """Without a PID namespace: its process group, of which it is the leader, as long as it is there to name it."""
@@ -83,19 +85,29 @@ class Child:
         await asyncio.shield(self._killing)
 
     async def _kill(self) -> None:
-        self.signal(signal.SIGKILL)
+        ends = [fd for fd in (self._init_pidfd, self.pidfd) if fd >= 0]
+        for fd in ends:
+            _send(fd, signal.SIGKILL)
         try:
-            if self.pidfd >= 0:
-                async with asyncio.timeout(_KILL_SECONDS):
-                    await readable(self.pidfd)
+            async with asyncio.timeout(_KILL_SECONDS):
+                for fd in ends:
+                    await readable(fd)
         except TimeoutError:
             pass  # in the kernel's hands: it is dead to everybody, and the kernel will be through with it
         finally:
             self.channel.close()
             self.output.close()
-            if self.pidfd >= 0:
-                os.close(self.pidfd)
-                self.pidfd = -1
+            for fd in ends:
+                os.close(fd)
+            self.pidfd = self._init_pidfd = -1
+
+
+def _send(pidfd: int, number: signal.Signals) -> None:
+    if pidfd >= 0:
+        try:
+            signal.pidfd_send_signal(pidfd, number)
+        except (ProcessLookupError, PermissionError):
+            return
 
 
 class ForkServer:
@@ -189,7 +201,7 @@ class ForkServer:
         reply, received = await answer
         if "error" in reply:
             raise DeployFailed(f"no process could be made: {reply['error']}")
-        child.pidfd = received[0]
+        child.forked(received)
 
     async def more_sockets(self, namespace: int, count: int) -> list[socket.socket]:
         """Unconnected TCP sockets, made in the network namespace that a descriptor names. Raises ForkServerEnded."""

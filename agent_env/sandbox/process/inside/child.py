@@ -13,14 +13,10 @@ import types
 from collections.abc import Iterable
 from typing import NoReturn
 
-from . import confine, init, passing, verify
+from . import confine, passing, verify
 from .settings import Settings, Spawn
 
-__all__ = ["has_init", "run_child"]
-
-
-def has_init(settings: Settings, spawn: Spawn) -> bool:
-    return settings.tier == "namespaces" and spawn.role != "verifier"
+__all__ = ["run_child"]
 
 
 def run_child(
@@ -30,8 +26,6 @@ def run_child(
     `close`: descriptors of the fork server's own."""
     status = 1
     try:
-        if has_init(settings, spawn):
-            init.become_init(channel, spawn.name)  # returns in the process that is to be the env's server
         for fd in close:
             os.close(fd)
         os.dup2(log, 1)

@@ -26,8 +26,10 @@ __all__ = [
     "PRIVATE",
     "REC",
     "bare_fork",
+    "close_from",
     "die_with_parent",
     "drop_capabilities",
+    "ignore_children",
     "limit",
     "map_user",
     "mount",
@@ -40,6 +42,7 @@ __all__ = [
     "setns",
     "syscall",
     "unshare",
+    "wait_for_ever",
 ]
 
 NEWNS, NEWUTS, NEWIPC = 0x0002_0000, 0x0400_0000, 0x0800_0000
@@ -51,6 +54,7 @@ _MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE, _MNT_DETACH = 442, -100, 0x8000, 2
 _MOUNT_ATTR_RDONLY, _MOUNT_ATTR_NOSUID, _MOUNT_ATTR_NODEV = 1, 2, 4
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 _CAPABILITY_VERSION_3 = 0x2008_0522
+_CLOSE_RANGE, _SIGCHLD = 436, 17
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -71,8 +75,22 @@ def syscall(what: str, number: int, *arguments: object) -> int:
 
 
 def bare_fork() -> int:
-    """fork(2) without what Python does around it: for a process of one thread, whose child forks again or waits."""
+    """fork(2) without what Python does around it: for a process of one thread, whose child does next to nothing."""
     return _check(_libc.fork(), "fork")
+
+
+def close_from(fd: int) -> None:
+    syscall("close_range", _CLOSE_RANGE, ctypes.c_uint(fd), ctypes.c_uint(0xFFFF_FFFF), 0)
+
+
+def ignore_children() -> None:
+    """The kernel then collects them as they end."""
+    _libc.signal(_SIGCHLD, ctypes.c_void_p(1))
+
+
+def wait_for_ever() -> None:
+    while True:
+        _libc.pause()
 
 
 def unshare(flags: int) -> None:

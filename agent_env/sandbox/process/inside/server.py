@@ -18,6 +18,7 @@ import types
 from typing import Any
 
 from . import child, confine, linux, passing
+from .init import be_init
 from .preload import Before, preload
 from .settings import Settings, Spawn
 
@@ -40,8 +41,8 @@ class ForkLoop:
     def __init__(self, control: socket.socket, settings: Settings) -> None:
         self._control = control
         self._settings = settings
-        self._children: dict[int, int] = {}
-        """Process id -> the order's id."""
+        self._children: dict[int, tuple[int, int]] = {}
+        """Process id -> the order's id, and the process 1 of its namespace if that is another one."""
         self._wake, self._woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._namespaces = settings.tier == "namespaces"
         self._own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
@@ -96,25 +97,31 @@ class ForkLoop:
                 self._answer({"re": number, "refused": before.why_not_fork()})
 
     def _spawn(self, number: int, spawn: Spawn, channel: int, log: int) -> None:
+        init = 0
         try:
             if self._namespaces:
-                linux.unshare(linux.NEWPID)  # of the next child, not of this process
-            # Process 1 of an env forks the server and then only waits: Python's own work around a fork would be memory.
-            pid = linux.bare_fork() if child.has_init(self._settings, spawn) else os.fork()
+                linux.unshare(linux.NEWPID)  # of the next children, not of this process
+                if spawn.role != "verifier":
+                    init = linux.bare_fork()
+                    if init == 0:
+                        be_init(spawn.name)
+            pid = os.fork()
+            if pid == 0:
+                ours = (self._wake, self._woken, self._own_pids, self._own_net, self._control.detach())
+                child.run_child(self._settings, spawn, self._code, channel, log, ours)
         except OSError as error:
-            if self._namespaces:
-                linux.setns(self._own_pids, linux.NEWPID)
+            if init:
+                os.kill(init, signal.SIGKILL)
             self._answer({"re": number, "error": f"fork: {error.strerror}"})
             return
-        if pid == 0:
-            ours = (self._wake, self._woken, self._own_pids, self._own_net, self._control.detach())
-            child.run_child(self._settings, spawn, self._code, channel, log, ours)
-        if self._namespaces:
-            linux.setns(self._own_pids, linux.NEWPID)
-        self._children[pid] = number
-        handle = os.pidfd_open(pid)
-        self._answer({"re": number}, (handle,))
-        os.close(handle)
+        finally:
+            if self._namespaces:
+                linux.setns(self._own_pids, linux.NEWPID)
+        self._children[pid] = (number, init)
+        handles = tuple(os.pidfd_open(each) for each in (pid, init) if each)
+        self._answer({"re": number}, handles)
+        for handle in handles:
+            os.close(handle)
 
     def _reap(self) -> None:
         while self._children:
@@ -124,5 +131,8 @@ class ForkLoop:
                 return
             if pid == 0:
                 return
-            if (number := self._children.pop(pid, None)) is not None:
+            if pid in self._children:
+                number, init = self._children.pop(pid)
+                if init:
+                    os.kill(init, signal.SIGKILL)  # and with it whatever the env's server left behind
                 self._answer({"ended": number, "status": status, "cpu": used.ru_utime + used.ru_stime})
