@@ -55,7 +55,7 @@ def mcp_router(sessions: Sessions) -> APIRouter:
         _check(sessions, env_name, split, index)
         return await endpoint.post(request, ResetRequest(split=split, index=index))
 
-    @router.delete("/{env_name}/{split}/{index}/mcp", responses=_RESPONSES)
+    @router.delete("/{env_name}/{split}/{index}/mcp", status_code=204, responses=_RESPONSES)
     async def delete(request: Request, env_name: str, split: str, index: int) -> Response:
         """End the session, and with it the episode."""
         _check(sessions, env_name, split, index)

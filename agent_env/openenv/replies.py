@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agent_env.openenv.messages import encode
@@ -20,10 +20,8 @@ __all__ = ["BodyLimit", "ClientGone", "JsonReply", "while_connected"]
 T = TypeVar("T")
 
 
-class JsonReply(Response):
+class JsonReply(JSONResponse):
     """A JSON body: valid Unicode, null instead of NaN."""
-
-    media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
         return encode(content, limit=sys.maxsize).encode()
