@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,14 +86,21 @@ def _docker(prune: bool) -> tuple[list[Row], int]:
 def _folders() -> list[Row]:
     """Of the Docker sandbox, and the temporary ones and cgroups of the process sandbox."""
     rows = [Row(path.name, owner_state(path.name), "folder", str(path)) for path in list_folders()]
-    for kind, parent, prefix in (("folder", Path(tempfile.gettempdir()), TMP_PREFIX), ("cgroup", CGROUPS, "")):
-        found = parent.glob(f"{prefix}*") if prefix else parent.rglob(f"{CGROUP_FOLDER}/*")
-        for path in found:
-            owner = path.name.removeprefix(prefix)
-            if path.is_dir() and Owner.parse(owner):
-                envs = sum(1 for child in path.iterdir() if child.is_dir())
-                rows.append(Row(owner, owner_state(owner), kind, str(path), f"{envs} inside"))
+    for path in Path(tempfile.gettempdir()).glob(f"{TMP_PREFIX}*"):
+        owner = path.name.removeprefix(TMP_PREFIX)
+        if Owner.parse(owner):
+            rows.append(Row(owner, owner_state(owner), "folder", str(path)))
+    for path, inside in _cgroups():
+        rows.append(Row(path.name, owner_state(path.name), "cgroup", str(path), f"{inside} inside"))
     return rows
+
+
+def _cgroups() -> Iterator[tuple[Path, int]]:
+    """Each owner's, and how many envs are in it. os.walk, since live owners add and remove them meanwhile."""
+    for folder, names, _ in os.walk(CGROUPS):
+        path = Path(folder)
+        if path.parent.name == CGROUP_FOLDER and Owner.parse(path.name):
+            yield path, len(names)
 
 
 def _removed(row: Row) -> bool:
