@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from agent_env.cli import main as cli
-from agent_env.sandbox import DeployFailed
+from agent_env.sandbox import DeployFailed, sandboxes
 from agent_env.sandbox.docker import DockerSandbox
 from agent_env.sandbox.docker.options import OWNER_LABEL
 from agent_env.sandbox.owners import list_folders, owner_state, this_owner
@@ -144,8 +144,14 @@ async def test_what_a_killed_janitor_could_not_remove_goes_at_the_next_start_and
 
 
 def test_command_lists_by_owner_and_prunes_only_the_dead(
-    engine: Any, start_victim: Callable[[int], Victim], capsys: pytest.CaptureFixture[str]
+    engine: Any,
+    start_victim: Callable[[int], Victim],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
+    monkeypatch.setattr(sandboxes, "CGROUPS", tmp_path)  # those of other servers on this machine are none of this test
+    monkeypatch.setattr(sandboxes, "TMP_PREFIX", "none-")
     victim, neighbour = start_victim(2), start_victim(1)
     os.kill(victim.janitor, signal.SIGKILL)
     victim.kill()
