@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import signal
@@ -14,7 +15,9 @@ from typing import Any
 import pytest
 
 from agent_env.training.miles.__main__ import main
+from agent_env.training.miles.rows import RowsError, write_rows
 from agent_env.training.row import read_row
+from agent_env.training.types import ServerSettings
 from tests.miles.doubles import TaskServer, task
 from tests.training.doubles import END, openai_tools, tool
 
@@ -174,6 +177,21 @@ async def test_a_server_that_fails_half_way_changes_nothing(tmp_path: Path) -> N
     assert ran.out == ""
     assert ran.err.count("\n") == 1
     assert ran.err.startswith(f"error: {server.url}")
+    assert os.listdir(tmp_path) == ["all.jsonl"]
+    assert (tmp_path / "all.jsonl").read_text() == "old\n"
+
+
+async def test_a_full_disk_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Case 99."""
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    (tmp_path / "all.jsonl").write_text("old\n")
+    monkeypatch.setattr(os, "fsync", full)
+    async with TaskServer(SPLITS).serve() as server:
+        with pytest.raises(RowsError, match="No space left on device"):
+            await write_rows(ServerSettings(urls=(server.url,)), tmp_path)
     assert os.listdir(tmp_path) == ["all.jsonl"]
     assert (tmp_path / "all.jsonl").read_text() == "old\n"
 
