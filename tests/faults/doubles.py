@@ -82,7 +82,7 @@ class ServerProcess:
     async def empty(self, seconds: float = 20.0) -> None:
         """Wait until no env is left."""
         async with asyncio.timeout(seconds):
-            while (await self.status())["live"]:  # noqa: ASYNC110
+            while (await self.status())["live"]:
                 await asyncio.sleep(0.05)
 
     @asynccontextmanager

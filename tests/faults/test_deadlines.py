@@ -38,7 +38,7 @@ async def test_abort_tears_the_envs_down() -> None:
     async with ServerProcess().serve() as server:
         playing = [asyncio.create_task(play(server, ChatServer(Answer(body=ends(""), delay=60)))) for _ in range(4)]
         async with asyncio.timeout(30):
-            while (await server.status())["live"] < 4:  # noqa: ASYNC110
+            while (await server.status())["live"] < 4:
                 await asyncio.sleep(0.05)
         began = time.monotonic()
         await agent.abort(None)

@@ -140,12 +140,12 @@ class Scenario:
 
     async def until(self, true: Callable[[], bool]) -> None:
         async with asyncio.timeout(30):
-            while not true():  # noqa: ASYNC110
+            while not true():
                 await asyncio.sleep(0.02)
 
     async def until_status(self, true: Callable[[dict[str, Any]], bool]) -> None:
         async with asyncio.timeout(30):
-            while not true(await self.server.status()):  # noqa: ASYNC110
+            while not true(await self.server.status()):
                 await asyncio.sleep(0.02)
 
     async def results(self) -> list[dict[str, Any]]:

@@ -38,7 +38,7 @@ class Chats:
         return ChatServer(answer=answer)
 
     async def reach(self, asked: int) -> None:
-        while self.asked < asked:  # noqa: ASYNC110
+        while self.asked < asked:
             await asyncio.sleep(0.02)
 
 

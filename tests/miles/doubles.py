@@ -125,7 +125,7 @@ class TaskServer:
         server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off", ws="websockets-sansio"))
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         try:
-            while not server.started:  # noqa: ASYNC110 (uvicorn has no event for it)
+            while not server.started:
                 await asyncio.sleep(0.01)
             yield self
         finally:

@@ -178,12 +178,12 @@ class Playing:
 
     async def reached(self, count: int) -> None:
         async with asyncio.timeout(10):
-            while len(self.chat.requests) < count:  # noqa: ASYNC110
+            while len(self.chat.requests) < count:
                 await asyncio.sleep(0.01)
 
     async def closed(self) -> None:
         async with asyncio.timeout(5):
-            while self.env.live:  # noqa: ASYNC110
+            while self.env.live:
                 await asyncio.sleep(0.01)
 
 
