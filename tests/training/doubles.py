@@ -319,6 +319,11 @@ class EnvServer:
             self.live -= 1
             self.closed.set()
 
+    def forget(self) -> None:
+        """Drop the record of sessions."""
+        self.sessions.clear()
+        self._sockets.clear()
+
     def cut(self) -> None:
         """Reset every connection."""
         for socket in self._sockets:
