@@ -135,6 +135,21 @@ async def test_a_waiting_client_that_leaves_is_taken_out_of_the_queue(address, w
     assert len(world.started) == 2
 
 
+async def test_a_client_that_vanished_without_a_word_is_noticed_by_its_missing_pongs(world):
+    async with serving(adding_app(world), ws_ping_interval=0.1, ws_ping_timeout=0.1) as address:
+        host, port = address.split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        handshake = ["GET /ws HTTP/1.1", "host: x", "connection: upgrade", "upgrade: websocket"]
+        handshake += ["sec-websocket-version: 13", f"sec-websocket-key: {'A' * 22}==", "", ""]
+        writer.write("\r\n".join(handshake).encode())
+        await reader.readuntil(b"\r\n\r\n")
+        frame = b'{"type":"reset"}'
+        writer.write(bytes([0x81, 0x80 | len(frame), 0, 0, 0, 0]) + frame)
+        await world.deploying.wait()
+        await world.gone()
+        writer.close()
+
+
 async def test_a_slot_is_free_only_when_its_env_is_gone(address, world):
     world.close_seconds = 0.2
     for _ in range(3):
