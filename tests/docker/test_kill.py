@@ -49,6 +49,8 @@ class Victim:
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
 
 
 @pytest.fixture
@@ -62,8 +64,6 @@ def start_victim(engine: Any, tmp_path: Path) -> Iterator[Callable[[int], Victim
     yield start
     for victim in victims:
         victim.kill()
-        assert victim.process.stdout is not None
-        victim.process.stdout.close()
 
 
 def left(engine: Any, owner: str) -> list[str]:
