@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["NO_OUTPUT", "cut", "is_error", "result_text"]
+__all__ = ["NO_OUTPUT", "cut", "is_error", "result_text", "sound"]
 
 NO_OUTPUT = "(no output)"
 """Stands for an empty result: some servers refuse an empty tool message, some templates drop it."""
@@ -22,7 +22,12 @@ def result_text(result: Any) -> str:
         text = "\n".join(blocks) if blocks else _as_text(structured)
     else:
         text = _as_text(result)
-    return text or NO_OUTPUT
+    return sound(text) or NO_OUTPUT
+
+
+def sound(text: str) -> str:
+    """The text without lone surrogates, which JSON can escape and UTF-8 can't hold: `?` stands for each."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 def is_error(result: Any) -> bool:

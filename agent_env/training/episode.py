@@ -26,7 +26,7 @@ from agent_env.openenv.client import (
     TooLarge,
 )
 from agent_env.openenv.protocol import END_TURN, REASON_UNSCORED
-from agent_env.training.content import cut, is_error, result_text
+from agent_env.training.content import cut, is_error, result_text, sound
 from agent_env.training.notices import Notices
 from agent_env.training.opening import open_episode
 from agent_env.training.types import EndReason, RolloutFailed, Row
@@ -234,10 +234,10 @@ class Episode:
             kind, message = str(error.get("error_type")), str(error.get("message") or "the tool failed")
             if kind == "transport_error":
                 raise _Lost(f"the env was lost: {message}", by_env=True)
-            return self._answer(message, kind)
+            return self._answer(sound(message), kind)
         result = observation.observation.get("result")
         if call.tool == END_TURN and isinstance(result, Mapping) and "prompt" in result:
-            return Answer(self._next_prompt(result))
+            return Answer(sound(self._next_prompt(result)))
         return self._answer(result_text(result), "execution_error" if is_error(result) else None)
 
     def _answer(self, text: str, error: str | None) -> Answer:

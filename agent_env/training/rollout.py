@@ -11,6 +11,7 @@ from agent_env.openenv.client import TooLarge
 from agent_env.openenv.protocol import END_TURN
 from agent_env.training.arguments import InvalidArguments, parse_arguments
 from agent_env.training.chat import ChatSession, ContextOverflow, Reply, ToolCall
+from agent_env.training.content import sound
 from agent_env.training.episode import Answer, Episode, Final
 from agent_env.training.history import History
 from agent_env.training.notices import Notices
@@ -192,7 +193,7 @@ class Rollout:
     async def _end_turn(self, response: str) -> None:
         """End the open turn in the model's stead. Raises RolloutFailed."""
         try:
-            answer = await self._episode.call(END_TURN, {"response": response})
+            answer = await self._episode.call(END_TURN, {"response": sound(response)})
         except TooLarge as error:
             raise RolloutFailed(EndReason.MODEL_ERROR, f"the reply can't be sent to the env: {error}") from error
         if answer.error is not None:

@@ -42,6 +42,7 @@ def text(value: str) -> dict[str, str]:
         (mcp({"type": "resource", "resource": {"uri": "file:///x", "text": "inside"}}), "inside"),
         (mcp({"type": "resource_link", "uri": "file:///x"}), "[resource_link: file:///x]"),
         (mcp(7), "7"),
+        ("half \ud83d a pair", "half ? a pair"),
     ],
 )
 def test_results_become_text(result: Any, shown: str) -> None:
@@ -52,7 +53,7 @@ def test_results_become_text(result: Any, shown: str) -> None:
 def test_every_result_becomes_non_empty_text(result: Any) -> None:
     shown = result_text(result)
     assert isinstance(shown, str)
-    assert shown
+    assert shown.encode()
 
 
 def test_long_results_lose_their_middle_and_say_so() -> None:

@@ -85,6 +85,12 @@ async def test_a_reply_without_a_call_ends_the_turn() -> None:
     assert env.sessions[0].calls == [("end_turn", {"response": "It is 5."})]
 
 
+async def test_a_reply_that_utf8_cant_hold_reaches_the_env_all_the_same() -> None:
+    env = EnvServer()
+    assert outcome(await play(env, ChatServer(completion("half \ud83d a pair")))) == ("scored", "replied", 1.0)
+    assert env.sessions[0].calls == [("end_turn", {"response": "half ? a pair"})]
+
+
 async def test_turns_after_a_reply_end_empty() -> None:
     """Case 27 too: an empty message is never followed by a request."""
     env = EnvServer(turns=("Second?", "Third?"))
