@@ -48,8 +48,8 @@ GIVES = (
 )
 LACKS = (
     "a kernel of its own: a fault in the host's kernel is within reach",
-    "no network, for a server that binds a port in an image without Python: it can reach what this machine listens on"
-    " at all addresses, but nothing beyond",
+    "a wall to this machine's network for a server that binds a port in an image without Python: it reaches what"
+    " listens here on all addresses, and nothing beyond",
     "a limit on the disk that an image's VOLUMEs use",
 )
 
@@ -70,7 +70,7 @@ class DockerSandbox(Sandbox):
         per_env: Mapping[str, Limits] | None = None,
         cpus: float = 1.0,
         networks: str = DEFAULT_RANGE,
-        warm_verifiers: int = 2,
+        warm_verifiers: int = 4,
         start_timeout: float = 300.0,
         daemon_timeout: float = 60.0,
         start_threads: int = 8,
