@@ -103,7 +103,7 @@ time.sleep(600)
     spec = write_env(tmp_path / "rude", HEAD + source, name="rude")
     env = await arena.sandbox.deploy(spec, episode_id="rude")
     async with asyncio.timeout(5):
-        while not env.output:  # noqa: ASYNC110
+        while not env.output:
             await asyncio.sleep(0.02)
     assert int(env.output) < 1 << 20
     await env.kill()

@@ -140,7 +140,7 @@ async def gone(before: dict[int, int], seconds: float = 2.0) -> set[int]:
     """Wait until none of them is left; those that are after `seconds`."""
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds
-    while (left := left_of(before)) and loop.time() < until:  # noqa: ASYNC110 (the kernel sends no event)
+    while (left := left_of(before)) and loop.time() < until:
         await asyncio.sleep(0.02)
     return left
 

@@ -77,6 +77,26 @@ async def test_dockerfile_env_and_workdir_hold(sandbox: ProcessSandbox, tmp_path
     assert seen == ["/srv/app", "7", "18765", "/srv/app/helper.py", ["server.py"], "/srv/app"]
 
 
+async def test_own_modules_are_compiled_once_and_run_in_each_episode(sandbox: ProcessSandbox, tmp_path: Path) -> None:
+    env = write_env(tmp_path / "e", f"import helper\n{PROBE}")
+    (tmp_path / "e" / "helper.py").write_text("import random\nDRAWN = random.random()\n")
+    envs = [await sandbox.deploy(env, episode_id=str(number)) for number in range(2)]
+    code = """
+    import helper, os
+    value = [helper.DRAWN, helper.__cached__, os.path.exists(helper.__cached__)]
+    try:
+        open(helper.__cached__, "r+")
+    except OSError:
+        value.append("read-only")
+    """
+    (one, path, *rest), (two, *_) = [await run(each, code) for each in envs]
+    assert one != two
+    assert path.startswith("/run/agent-env/bytecode/app/helper.")
+    assert rest == [True, "read-only"]
+    assert not (tmp_path / "e" / "__pycache__").exists()
+    await asyncio.gather(*(each.kill() for each in envs))
+
+
 async def test_writable_folders_are_its_own(sandbox: ProcessSandbox, tmp_path: Path) -> None:
     env = write_env(tmp_path / "e", PROBE, writable=("/data", "/usr"))
     one, two = [await sandbox.deploy(env, episode_id=str(number)) for number in range(2)]

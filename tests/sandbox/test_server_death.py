@@ -42,6 +42,15 @@ async def test_killed_server_leaves_no_process(tier: str, tmp_path: Path) -> Non
     assert await gone(before, 2.0) == set()
 
 
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("point", range(20))
+async def test_server_killed_at_any_point_with_64_envs_leaves_no_process(point: int, tmp_path: Path) -> None:
+    before = await killed_server("namespaces", tmp_path / "e", 64)
+    assert len(before) >= 64
+    assert await gone(before, 2.0) == set(), f"kill number {point}"
+
+
 async def test_next_start_removes_the_cgroups_of_a_killed_server(tmp_path: Path) -> None:
     cgroups = Cgroups.find()
     if cgroups is None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from agent_env.sandbox.interface import DeployFailed, SandboxError
 from agent_env.sandbox.process.inside import passing
+from agent_env.sandbox.process.inside.child import NAMES_AT_ONCE
 from agent_env.sandbox.process.inside.settings import Settings, Spawn
 from agent_env.sandbox.process.output import Output
 from agent_env.sandbox.process.waiting import finish, is_readable, readable
@@ -211,8 +212,16 @@ class ForkServer:
 
     async def preload(self, modules: list[str]) -> str | None:
         """Import libraries once for all children. Returns why they can't be forked, if so: then close this server."""
-        refused: str | None = (await self._order({"op": "preload", "modules": modules}, [])[1])[0]["refused"]
-        return refused
+        for start in range(0, len(modules), NAMES_AT_ONCE):
+            order = {"op": "preload", "modules": modules[start : start + NAMES_AT_ONCE]}
+            reply, _ = await self._order(order, [])[1]
+            if reply["refused"] is not None:
+                return str(reply["refused"])
+        return None
+
+    async def cache_bytecode(self, files: list[str]) -> None:
+        """Compile the env's own modules once for all children."""
+        await self._order({"op": "bytecode", "files": files[:NAMES_AT_ONCE]}, [])[1]
 
     async def close(self) -> None:
         """End it and all its children. Idempotent, bounded."""

@@ -103,11 +103,16 @@ class ProcessEnv(EnvInstance):
             self._killing = asyncio.get_running_loop().create_task(self._kill())
         await asyncio.shield(self._killing)
 
-    async def imported(self, seconds: float) -> list[str]:
-        """A rehearsal's: the names of all modules that it has imported, in order."""
+    async def imported(self, seconds: float) -> dict[str, str]:
+        """A rehearsal's: the names of all modules that it has imported, in order, with the files of its own ones."""
+        names: dict[str, str] = {}
         self._child.signal(signal.SIGUSR1)
         async with asyncio.timeout(seconds):
-            return (await receive_text(self._child.channel, passing.MAX_MESSAGE)).decode().split("\n")
+            while (message := await receive_text(self._child.channel, passing.MAX_MESSAGE)) not in (b"", b"\n"):
+                for line in message.decode(errors="replace").split("\n"):
+                    name, _, file = line.partition("\t")
+                    names[name] = file
+        return names
 
     # ---- how it comes up ---------------------------------------------------------------
 

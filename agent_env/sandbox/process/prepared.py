@@ -45,14 +45,16 @@ async def prepare_env(
         instance = await rehearse(server, plain)
         try:
             await exercise(instance.connect)
-            names = [] if plain else await _imported(instance)
+            modules = {} if plain else await _imported(instance)
             tcp = instance.tcp
         finally:
             await instance.kill()
         if plain:
             return Prepared(server, True, tcp)
-        refused = await _preload(server, [name for name in names if name not in ("", "__main__", "__mp_main__")])
+        refused = await _preload(server, [name for name in modules if name not in ("", "__main__", "__mp_main__")])
         if refused is None:
+            if settings.tier == "namespaces":
+                await server.cache_bytecode([file for file in modules.values() if file.endswith(".py")])
             return Prepared(server, False, tcp)
         _log.warning(
             "env %r: %s by its libraries, so each of its envs is started afresh, not forked", env.name, refused
@@ -65,12 +67,12 @@ async def prepare_env(
         raise
 
 
-async def _imported(instance: ProcessEnv) -> list[str]:
+async def _imported(instance: ProcessEnv) -> dict[str, str]:
     """None of its modules are known if its server doesn't answer: the env works all the same, and starts slower."""
     try:
         return await instance.imported(_NAMES_SECONDS)
     except (TimeoutError, OSError):
-        return []
+        return {}
 
 
 async def _preload(server: ForkServer, names: list[str]) -> str | None:

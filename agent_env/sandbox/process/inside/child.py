@@ -5,18 +5,22 @@ from __future__ import annotations
 import builtins
 import gc
 import os
+import select
 import signal
 import socket
 import sys
 import traceback
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 from . import confine, passing, verify
 from .settings import Settings, Spawn
 
-__all__ = ["run_child"]
+__all__ = ["NAMES_AT_ONCE", "run_child"]
+
+NAMES_AT_ONCE = 500
+"""Names of modules in one message, which may be 128 KiB."""
 
 
 def run_child(
@@ -68,7 +72,7 @@ def _prepare(settings: Settings, spawn: Spawn) -> None:
 def _run_env(settings: Settings, spawn: Spawn, code: types.CodeType | None, sock: socket.socket) -> None:
     if spawn.role == "rehearsal" and not spawn.plain:
         report = sock.dup()
-        signal.signal(signal.SIGUSR1, lambda *_: report.sendall("\n".join(sys.modules).encode()))
+        signal.signal(signal.SIGUSR1, lambda *_: _report_modules(report, settings.own))
     if spawn.tcp and spawn.role == "env":
         sock.close()  # known to bind a port: nothing but its own bytes reaches the server
     else:
@@ -83,6 +87,18 @@ def _run_env(settings: Settings, spawn: Spawn, code: types.CodeType | None, sock
     sys.modules["__main__"] = main  # where decorators look annotations up
     sys.argv[:] = settings.argv
     exec(code, main.__dict__)
+
+
+def _report_modules(report: socket.socket, own: Sequence[str]) -> None:
+    """All that it has imported, in order: messages of many lines each, then an empty one. A line is a module's name,
+    and for the env's own modules a tab and their file."""
+    folders = tuple(f"{folder}/" for folder in own)
+    files = {name: str(getattr(module, "__file__", None) or "") for name, module in list(sys.modules.items())}
+    names = [f"{name}\t{file}" if file.startswith(folders) else name for name, file in files.items()]
+    for start in range(0, len(names), NAMES_AT_ONCE):
+        select.select([], [report], [])  # the env's server may have made it non-blocking
+        report.send("\n".join(names[start : start + NAMES_AT_ONCE]).encode())
+    report.send(b"\n")
 
 
 def _print_error(code: types.CodeType | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from . import linux
+from .preload import BYTECODE
 from .settings import Settings
 
 __all__ = ["enter_root", "private_tmp"]
@@ -52,6 +53,7 @@ def enter_root(settings: Settings) -> None:
             with open(_NEW + path, "w") as file:
                 file.write(text)
     os.makedirs(f"{_NEW}/tmp", exist_ok=True)
+    os.makedirs(_NEW + BYTECODE)
     # The kernel lets a user namespace mount a /proc of its own only where one is seen whole.
     os.makedirs(f"{_NEW}/proc")
     linux.mount("/proc", f"{_NEW}/proc", None, linux.BIND | linux.REC)

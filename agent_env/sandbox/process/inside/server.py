@@ -19,7 +19,7 @@ from typing import Any
 
 from . import child, confine, linux, passing
 from .init import be_init
-from .preload import Before, preload
+from .preload import Before, cache_bytecode, preload
 from .settings import Settings, Spawn
 
 __all__ = ["ForkLoop", "main"]
@@ -91,6 +91,9 @@ class ForkLoop:
                 self._answer({"re": number}, tuple(sock.fileno() for sock in made))
                 for sock in made:
                     sock.close()
+            case "bytecode":
+                cache_bytecode(order["files"])
+                self._answer({"re": number})
             case "preload":
                 before = Before()
                 preload(order["modules"], self._settings.own)
