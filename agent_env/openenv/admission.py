@@ -77,10 +77,10 @@ class Admission:
         return len(self._waiters)
 
     def acquire_now(self) -> Slot:
-        """A slot at once. Raises AtCapacity when all are held or others wait for one, Closing at shutdown."""
+        """A slot at once. Raises AtCapacity when all are held, as they are while anybody waits; Closing at shutdown."""
         if self._closing:
             raise Closing("the server is going away")
-        if self._live >= self.limit or self._waiters:
+        if self._live >= self.limit:
             raise AtCapacity(self._live, self.limit, 0.0)
         self._live += 1
         return Slot(self)

@@ -110,7 +110,10 @@ def build_app(
 
     def tell(event: Event) -> None:
         for listener in hearing:
-            listener(event)
+            try:
+                listener(event)
+            except Exception:  # an episode must not fail for who looks on
+                _log.exception("a listener failed on %s of episode %s", event.kind, event.episode_id)
 
     def make_episode(place: Place, episode_id: str) -> Episode:
         return Episode(

@@ -154,7 +154,13 @@ class Session:
         self._now(Phase.SCORING, END_TURN)
         began = time.monotonic()
         place = self.progress.place
-        ended = await episode.end_turn(response or "")
+        try:
+            ended = await episode.end_turn(response or "")
+        except EpisodeFailed:
+            raise
+        except BaseException:  # cancelled, say: the turn is neither open nor ended, so nothing can follow it
+            self._finish("abandoned")
+            raise
         if isinstance(ended, Prompt):
             self.progress.turn = ended.turn
             return ended

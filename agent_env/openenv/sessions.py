@@ -89,7 +89,7 @@ class Sessions:
         try:
             await session.admit()
         except BaseException:
-            del self.live[session.id]
+            await self.end(session)
             raise
         held = self._detachable[session.id] = _Detachable(session)
         self._await_expiry(held)
@@ -99,9 +99,9 @@ class Sessions:
     async def using(self, session_id: str) -> AsyncIterator[Session]:
         """A session made over HTTP, for one request. Raises UnknownSession."""
         held = self._find(session_id)
-        with_user = self._hold(held)
+        session = self._hold(held)
         try:
-            yield with_user
+            yield session
         finally:
             self._let_go(held)
 
@@ -115,7 +115,9 @@ class Sessions:
 
     async def detach(self, session: Session) -> None:
         """The attached WebSocket is gone; a session whose close was asked for in the meantime ends now."""
-        held = self._detachable[session.id]
+        held = self._detachable.get(session.id)
+        if held is None:
+            return
         held.attached = False
         if held.closing:
             await self._drop(held)
@@ -169,7 +171,8 @@ class Sessions:
 
     def _expire(self, held: _Detachable) -> None:
         _log.info("session %s was left alone for %g s: ended", held.session.id, self._session_timeout)
-        task = asyncio.ensure_future(self._drop(held))
+        del self._detachable[held.session.id]  # at once: nobody may attach to it any more
+        task = asyncio.ensure_future(self.end(held.session))
         self._expiring.add(task)
         task.add_done_callback(self._expiring.discard)
 

@@ -42,10 +42,11 @@ class World:
     cancelled: list[str] = field(default_factory=list)
     deploy_seconds: float = 0.0
     close_seconds: float = 0.0
+    score_seconds: float = 0.0
     fail_deploys: bool = False
     unscored: bool = False
     calling: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set while a call of `sleep` runs."""
+    """Set while a call of `sleep`, or the scoring, runs."""
     deploying: asyncio.Event = field(default_factory=asyncio.Event)
     empty: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the last live env is gone."""
@@ -137,6 +138,9 @@ class FakeEpisode:
         if self.turn + 1 < len(self.place.task.turns):
             self.turn += 1
             return self.prompt()
+        self.world.calling.set()
+        await asyncio.sleep(self.world.score_seconds)
+        self.world.calling.clear()
         if self.world.unscored:
             raise EpisodeFailed(Failure.UNSCORED, "the verifier raised KeyError")
         reward = self.sum / (self.place.index + 1)

@@ -230,6 +230,21 @@ async def test_a_client_that_leaves_its_call_ends_it_and_keeps_the_session(http,
         assert world.cancelled == ["call mine"]
 
 
+async def test_a_socket_that_leaves_in_the_middle_of_scoring_ends_the_episode(http, world, address):
+    world.score_seconds = 60
+    session_id = await created(http)
+    async with open_ws(address, f"/ws?session_id={session_id}") as socket:
+        await ask(socket, "reset")
+        await socket.send(json.dumps({"type": "step", "data": {"tool_name": "end_turn"}}))
+        await world.calling.wait()
+    await world.gone()
+    world.score_seconds = 0
+    async with open_ws(address, f"/ws?session_id={session_id}") as socket:
+        assert (await call(socket, "end_turn"))["metadata"]["reason"] == "no_episode"
+        await ask(socket, "reset")
+        assert (await call(socket, "end_turn"))["done"] is True
+
+
 async def test_json_rpc_inside_ws_uses_the_sockets_session(address):
     async with open_ws(address) as socket:
         await ask(socket, "reset")
