@@ -8,7 +8,8 @@ read on each node from AGENTENV_TOKEN, so export it before `ray start`; in a run
 
 A replica is a whole server: its cap, its queue and its envs are its own, and a session stays on the replica that
 accepted its WebSocket. Nothing is shared, so a replica that dies loses only its own envs, whose rollouts replay their
-calls on another. GET /status and /metrics answer for the replica that is reached; sum up over time, or scrape nodes.
+calls on another. GET /status and /metrics answer for the one replica that is reached, with a proxy's preference for its
+own node's: Ray's own metrics (ongoing requests by replica) show the whole.
 
 Needs `pip install 'agent-env[openenv,ray]'`. Each node must let its processes make namespaces: `agent-env doctor`.
 """
@@ -18,9 +19,6 @@ import os
 
 from fastapi import FastAPI
 from ray import serve
-
-SPARE = 8
-"""Requests that a full replica still takes beside its sessions: health, status, the task list."""
 
 
 def application(
@@ -46,7 +44,8 @@ def application(
         name="env-server",
         # One session is one ongoing request, for as long as it lasts. Sessions that no replica has room for wait in
         # the proxy, so that a new replica gets them at once, and are tried again by their rollouts after a minute.
-        max_ongoing_requests=capacity + SPARE,
+        # So does any other request then: ask the proxy's own /-/healthz whether Serve is up.
+        max_ongoing_requests=capacity,
         autoscaling_config={
             "min_replicas": min_replicas,
             "max_replicas": max_replicas,
