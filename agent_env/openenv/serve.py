@@ -15,6 +15,7 @@ from fastapi import FastAPI
 from agent_env.bundle import BundleError
 from agent_env.monitor.episode_log import JsonLines
 from agent_env.openenv.app import build_app
+from agent_env.openenv.patience import HeadTimeoutProtocol
 from agent_env.openenv.protocol import MAX_MESSAGE_BYTES
 from agent_env.sandbox.choose import KINDS
 from agent_env.sandbox.interface import SandboxError
@@ -86,6 +87,7 @@ def main(arguments: argparse.Namespace) -> int:
             log_level=max(logging.WARNING, logging.getLogger().level),
             access_log=False,
             ws_max_size=MAX_MESSAGE_BYTES,
+            http=HeadTimeoutProtocol,
             backlog=_BACKLOG,
         )
         server = _Server(config, lambda: _announce(app, arguments, listener))
