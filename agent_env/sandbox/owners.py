@@ -29,6 +29,9 @@ __all__ = [
     "this_owner",
 ]
 
+LONGEST_RUNTIME_FOLDER = 22
+"""As /run/user/4294967295: the path of a unix socket in an owner's folder must stay under 108 bytes."""
+
 OwnerState = Literal["alive", "dead", "unknown"]
 """`unknown`: of another host or another pid namespace, so it can't be judged from here. Never removed on its own."""
 
@@ -84,7 +87,7 @@ def private_folder(owner: Owner | None = None) -> Path:
     """The folder of an owner (default: this process) for sockets and other files of its sandboxes, made if need be.
 
     It lies in `$XDG_RUNTIME_DIR/agent-env` or `/tmp/agent-env-UID`, which only this user can enter. Not in $TMPDIR:
-    the path of a unix socket must stay under 108 bytes. Raises OSError if another user holds that name.
+    paths in it must stay short. Raises OSError if another user holds that name.
     """
     folder = _root() / str(owner or this_owner())
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -110,7 +113,7 @@ def reap_folders(owner: Owner | None = None) -> list[Path]:
 
 def _root() -> Path:
     runtime = os.environ.get("XDG_RUNTIME_DIR")
-    if runtime and len(runtime) < 32 and os.access(runtime, os.W_OK):
+    if runtime and len(runtime) <= LONGEST_RUNTIME_FOLDER and os.access(runtime, os.W_OK):
         root = Path(runtime, "agent-env")
     else:
         root = Path("/tmp", f"agent-env-{os.getuid()}")

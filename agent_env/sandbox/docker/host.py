@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import compileall
 import contextlib
+import fcntl
+import os
 import secrets
 import shutil
 from collections.abc import Mapping, Sequence
@@ -32,11 +34,15 @@ class DockerHost:
         self.removals = Removals(engine)
         self._cpus = cpus
         self._folder: Path | None = None
+        self._lock: int | None = None
 
     def open(self) -> None:
         """Raises OSError."""
-        self._folder = private_folder() / f"docker-{secrets.token_hex(3)}"
+        self._folder = private_folder() / f"d{secrets.token_hex(3)}"
         self._folder.mkdir(mode=0o711)
+        # Locked, systemd-tmpfiles leaves it alone, however long the server runs: see tmpfiles.d(5).
+        self._lock = os.open(self._folder, os.O_RDONLY | os.O_CLOEXEC)
+        fcntl.flock(self._lock, fcntl.LOCK_SH)
         stage_sdk(self._folder / "sdk")
 
     def close(self) -> None:
@@ -45,6 +51,9 @@ class DockerHost:
             with contextlib.suppress(OSError):  # another sandbox of this process may use it
                 self._folder.parent.rmdir()
             self._folder = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def name(self, env: EnvSpec) -> str:
         """A container's name, chosen before anything is made, so that it can be found whatever becomes of the call."""
@@ -54,7 +63,7 @@ class DockerHost:
     def folder(self, name: str) -> Path:
         """Where the socket of a container of that name is. Short: a unix socket's path has at most 107 bytes."""
         assert self._folder is not None, "start() comes first"
-        return self._folder / name.rpartition("-")[2]
+        return self._folder / name.rpartition("-")[2][:8]
 
     def options(
         self,

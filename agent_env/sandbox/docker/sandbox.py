@@ -146,7 +146,7 @@ class DockerSandbox(Sandbox):
             shelf.fill()
             self._verifying.add(verifier)
             return await verifier.verify(verification, connect)
-        except (EngineError, DeployFailed) as error:
+        except (EngineError, DeployFailed, OSError) as error:
             raise VerifierFailed(f"{verification.filename} can't be run: {error}") from error
         finally:
             if verifier is not None:
@@ -186,6 +186,8 @@ class DockerSandbox(Sandbox):
                 " agent_env.env dials the host by itself, any other must listen on port 18765 (MCP_PORT) of"
                 " 127.0.0.1, or on the port that its Dockerfile EXPOSEs"
             ) from None
+        except OSError as error:  # no descriptor left, no room for a socket
+            raise DeployFailed(f"env {env.name!r}: its socket can't be made: {error}") from error
         self._reaches[key] = reach
         instance = DockerEnv(env, container, channel, self._live.discard)
         self._live.add(instance)
