@@ -15,6 +15,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "quickstart": ("agent_env.quickstart", "play GridSim end to end on this machine: serve, write rows, play, filter"),
     "check": ("agent_env.bundle.check", "read a bundle: what is served, what is left out, and what to mend"),
     "new": ("agent_env.authoring.new", "make a bundle that runs, to write your own from"),
+    "play": ("agent_env.authoring.play", "play a bundle's task yourself, in the terminal"),
     "probe": ("agent_env.authoring.probe", "play a bundle with scripted policies, and report what is wrong with it"),
     "serve": ("agent_env.openenv.serve", "serve a bundle over OpenEnv"),
     "session-server": ("agent_env.training.session_server", "a local stand-in for Miles' session server"),

@@ -14,7 +14,7 @@ from agent_env.training.policies import Call, Reply
 __all__ = ["arguments_for", "random_policy"]
 
 CALLS_IN_A_TURN = 5
-WORDS = ("yes", "no", "done", "0", "1", "42", "north", "alpha", "true", "unknown")
+WORDS = ("maybe", "no", "done", "0", "1", "42", "north", "alpha", "unknown")
 DEPTH = 6
 
 

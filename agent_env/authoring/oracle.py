@@ -5,6 +5,7 @@ The file is no part of the public format, and readers of bundles ignore it. It d
     POLICIES = {"oracle": policy, ...}     # name -> a policy, as agent_env.training.policies has them
     SCORES = {"oracle": 1.0, "no-op": 0}   # optional: name -> mean reward, also of `no-op` and `random`
     SPLIT = "eval"                         # optional: whose tasks SCORES is about; without it, all
+    REWARD = "mean"                        # optional: a step id, or `mean` of all scores, where there are several
 
 It is run where `agent-env probe` runs, in no sandbox.
 """
@@ -37,6 +38,8 @@ class Oracle:
     scores: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     """The mean reward that each should reach on `split`."""
     split: str = "all"
+    reward: str | None = None
+    """What is the reward, where the command doesn't say: a step id, or `mean`."""
 
     @property
     def best(self) -> str | None:
@@ -70,5 +73,9 @@ def load_oracle(folder: Path) -> Oracle:
         raise OracleError(f"{path}: it must define POLICIES, a dict of name -> policy")
     if not isinstance(scores, Mapping) or not all(isinstance(score, int | float) for score in scores.values()):
         raise OracleError(f"{path}: SCORES must be a dict of policy name -> mean reward")
-    means = {name: float(score) for name, score in scores.items()}
-    return Oracle(MappingProxyType(dict(policies)), MappingProxyType(means), str(getattr(module, "SPLIT", "all")))
+    return Oracle(
+        policies=MappingProxyType(dict(policies)),
+        scores=MappingProxyType({name: float(score) for name, score in scores.items()}),
+        split=str(getattr(module, "SPLIT", "all")),
+        reward=getattr(module, "REWARD", None),
+    )

@@ -77,7 +77,9 @@ async def play_all(
     engines = {name: ScriptedEngine(policy) for name, policy in policies.items()}
     async with serving(app) as url, serving(build_session_app(engines)) as sessions:
         with tempfile.TemporaryDirectory(prefix="agent-env-probe-") as folder:
-            await write_rows(ServerSettings(urls=(url,), recover=0), Path(folder))
+            await write_rows(
+                ServerSettings(urls=(url,), recover=0, reset_timeout=300.0, call_timeout=60.0), Path(folder)
+            )
             rows = read_rows(Path(folder) / f"{split}.jsonl")
         jobs = iter([(index, name) for index in indices for name in policies for _ in range(plays)])
         played: list[Play] = []

@@ -37,7 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tasks", type=int, metavar="N", help="N tasks of the split, evenly spread (default: all)")
     parser.add_argument("--plays", type=int, default=2, metavar="N", help="of each task by each policy (default: 2)")
     parser.add_argument("--concurrency", type=int, default=8, metavar="N", help="plays at once (default: %(default)s)")
-    parser.add_argument("--reward", metavar="STEP", help="step whose score is the reward, or `mean` of all scores")
+    parser.add_argument(
+        "--reward",
+        metavar="STEP",
+        help="step whose score is the reward, or `mean` of all scores (default: the REWARD of oracle.py)",
+    )
     parser.add_argument("--sandbox", default="auto", help="where envs run (default: %(default)s)")
     parser.add_argument("--no-oracle", action="store_true", help="don't run the bundle's oracle.py")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every play and finding there; - is stdout")
@@ -99,11 +103,11 @@ async def _probe(arguments: argparse.Namespace) -> int:
             indices,
             plays=arguments.plays,
             concurrency=arguments.concurrency,
-            reward=arguments.reward,
+            reward=arguments.reward or oracle.reward,
             sandbox=arguments.sandbox,
             on_play=lambda play: progress.advance(bar),
         )
-    whole = split == oracle.split and count == len(tasks)
+    whole = split == oracle.split and count == len(tasks) and arguments.reward in (None, oracle.reward)
     findings = find(plays, oracle, whole=whole, replayable={index: tasks[index].replayable for index in indices})
     summaries = summarize(plays)
     if arguments.json is not None:
