@@ -285,6 +285,7 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
     400: {"description": "Not HTTP or JSON as it should be; the detail says what"},
     401: {"description": "The server has a token, and the request doesn't carry it"},
     403: {"description": "A browser's request from a page of another origin"},
+    408: {"description": "The body wasn't there in time"},
     413: {"description": "The body is over the limit of messages, 16 MiB"},
 }
 

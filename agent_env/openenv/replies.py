@@ -28,22 +28,30 @@ class JsonReply(JSONResponse):
 
 
 class BodyLimit:
-    """Answers 413 to a request body over MAX_MESSAGE_BYTES: the limit that frames have."""
+    """Answers 413 to a request body over MAX_MESSAGE_BYTES, the limit that frames have, and 408 to one that isn't there
+    within `seconds`: a client that trickles holds nothing for long."""
 
-    def __init__(self, app: ASGIApp, limit: int = MAX_MESSAGE_BYTES) -> None:
+    def __init__(self, app: ASGIApp, limit: int = MAX_MESSAGE_BYTES, seconds: float = 120.0) -> None:
         self.app = app
         self._limit = limit
+        self._seconds = seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        received = 0
+        received, complete = 0, False
+        deadline = asyncio.get_running_loop().time() + self._seconds
 
         async def limited() -> Message:
-            nonlocal received
-            message = await receive()
+            nonlocal received, complete
+            try:
+                async with asyncio.timeout_at(None if complete else deadline):
+                    message = await receive()
+            except TimeoutError:
+                raise HTTPException(408, "the body took too long", headers={"connection": "close"}) from None
             received += len(message.get("body", b""))
+            complete = not message.get("more_body", False)
             if received > self._limit:
                 raise HTTPException(413, f"the body is over {self._limit} bytes", headers={"connection": "close"})
             return message

@@ -202,6 +202,54 @@ def mcp_sync() -> None:
         assert (ended.done, ended.reward) == (True, 0.2)
 
 
+# ---- OpenEnv's harness, as TRL's async GRPO drives it ----------------------------------------------------------------
+
+
+def harness() -> None:
+    """A rollout is a session made with the group's number as its seed and an id of its own: nothing else says which
+    task it is. A rollout that ends without the last end_turn has no reward."""
+    from openenv.core.harness import HarnessRunLimits, MCPHarnessAdapter, ModelStepResult
+    from openenv.core.llm_client import LLMResponse, ToolCall
+
+    def rollout(group: int, number: int, amounts: list[int], end: bool) -> tuple[str, Any]:
+        session = harness_session(group, f"group-{group}-{number}")
+        answers = iter([*(("add", {"amount": amount}) for amount in amounts), *([("end_turn", {})] * 2 if end else [])])
+
+        def model_step(messages: Any, tools: Any, sampling: Any) -> Any:
+            call = next(answers, None)
+            calls = [] if call is None else [ToolCall(id="call_0", name=call[0], args=call[1])]
+            response = LLMResponse(content="", tool_calls=calls)
+            return ModelStepResult(response=response, prompt_ids=[], completion_ids=[], logprobs=[])
+
+        try:
+            played = MCPHarnessAdapter().run_white_box(model_step, session, HarnessRunLimits(max_turns=8))
+            assert played.messages[0]["content"]
+            return played.messages[0]["content"], session.verify(played.messages).env_reward
+        finally:
+            session.close()
+
+    assert rollout(0, 0, [4], end=True) == ("Add up to 10.", 0.4)
+    assert rollout(0, 1, [5, 5], end=True) == ("Add up to 10.", 1.0)
+    assert rollout(1, 0, [2], end=True) == ("Add up to 5.", 0.2)
+    assert rollout(1, 1, [2], end=False) == ("Add up to 5.", None)
+
+
+def harness_session(seed: int, episode_id: str) -> Any:
+    from openenv.core.env_server.mcp_types import Tool
+    from openenv.core.harness import StepEnvSessionAdapter
+
+    return StepEnvSessionAdapter(
+        client(GenericEnvClient),
+        seed=seed,
+        episode_id=episode_id,
+        tool_specs=[Tool(name=name, description="", input_schema={"type": "object"}) for name in ("add", "end_turn")],
+        action_builder=lambda name, arguments: call(name, **arguments),
+        initial_messages_builder=lambda opened, task: [
+            {"role": "user", "content": opened.observation["metadata"]["prompt"]}
+        ],
+    )
+
+
 # ---- several sessions, limit, token, restart -------------------------------------------------------------------------
 
 
@@ -287,6 +335,7 @@ SCENARIOS = {
         mcp_async,
         mcp_in_steps,
         mcp_sync,
+        harness,
         concurrent_sessions,
         full_server,
         with_token,

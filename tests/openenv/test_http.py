@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import httpx
 import pytest
+from starlette.middleware.exceptions import ExceptionMiddleware
 from websockets.exceptions import InvalidStatus
 
+from agent_env.openenv.replies import BodyLimit
 from agent_env.openenv.schemas import OBSERVATION_SCHEMA
 from tests.openenv.doubles import World, adding_app, open_ws, serving
 
@@ -113,6 +117,25 @@ async def test_a_body_over_the_limit_is_413(http):
         reply = await http.post(path, content=b'"' + b"x" * (16 * 2**20) + b'"')
         assert reply.status_code == 413
     assert (await http.get("/health")).status_code == 200
+
+
+async def test_a_body_that_trickles_is_408():
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    async def receive():
+        await asyncio.sleep(0.03)
+        return {"type": "http.request", "body": b" ", "more_body": True}
+
+    async def read_all(scope, receive, send):
+        while (await receive())["more_body"]:
+            pass
+
+    scope = {"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": []}
+    await BodyLimit(ExceptionMiddleware(read_all), seconds=0.1)(scope, receive, send)
+    assert sent[0]["status"] == 408
 
 
 async def test_a_client_that_leaves_its_reset_cancels_the_deploy(http, world):
