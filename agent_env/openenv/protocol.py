@@ -5,6 +5,8 @@ top keeps to places where the protocol allows anything, so that any OpenEnv clie
 
 - `/ws?wait=SECONDS`: reset queues for room, first come first served, instead of an error at the limit.
 - `/ws?call_timeout=SECONDS`: the server answers a tool call that takes longer with an error of type `timeout`.
+- reset's `task_id` names a task by id or name; its `seed`, without an index, counts through the given split, else
+  through `train`, else through the first: one seed is one task, and consecutive seeds are consecutive tasks.
 - reset's metadata: `prompt`, `system_prompt`, `task`, `turn`, `turns`, `replayable`, `bundle` (fingerprint),
   `seconds` {"wait", "deploy"}.
 - an end_turn that opens the next turn: `result` {"prompt", "system_prompt"}, metadata `turn`.
