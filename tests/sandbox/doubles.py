@@ -9,6 +9,7 @@ import os
 import re
 import socket
 import textwrap
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -119,14 +120,17 @@ def descendants(pid: int | None = None) -> dict[int, int]:
     return found
 
 
-def left_of(before: dict[int, int]) -> set[int]:
-    """Which of these processes, or of others in their private PID namespaces, are still alive, by pid."""
+def left_of(before: dict[int, int], until: float) -> set[int]:
+    """Which of these processes, or of others in their private PID namespaces, are still alive, by pid.
+
+    until: wall clock; younger processes aren't theirs: pids, and numbers of namespaces, are soon used again.
+    """
     ours = os.stat("/proc/self/ns/pid").st_ino
     spaces = set(before.values()) - {ours}
     alive = set()
     for process in psutil.process_iter():
         try:
-            if process.status() == psutil.STATUS_ZOMBIE:
+            if process.status() == psutil.STATUS_ZOMBIE or process.create_time() > until:
                 continue
             inside = os.stat(f"/proc/{process.pid}/ns/pid").st_ino in spaces
         except (psutil.NoSuchProcess, OSError):
@@ -136,11 +140,10 @@ def left_of(before: dict[int, int]) -> set[int]:
     return alive
 
 
-async def gone(before: dict[int, int], seconds: float = 2.0) -> set[int]:
-    """Wait until none of them is left; those that are after `seconds`."""
-    loop = asyncio.get_running_loop()
-    until = loop.time() + seconds
-    while (left := left_of(before)) and loop.time() < until:
+async def gone(before: dict[int, int], seconds: float = 2.0, begun: float | None = None) -> set[int]:
+    """Wait until none of them is left; those that are after `seconds`. begun: when they were ended, if not just now."""
+    begun = time.time() if begun is None else begun
+    while (left := left_of(before, begun)) and time.time() < begun + seconds:
         await asyncio.sleep(0.02)
     return left
 

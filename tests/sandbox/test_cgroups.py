@@ -44,8 +44,12 @@ def test_version_1_has_a_folder_in_each_hierarchy(tmp_path: Path) -> None:
     found = Cgroups.find(tmp_path, own)
     assert found is not None
     made = found.make(LIMITS)
-    made.add(4711)
-    made.add(0)
+    for folder in made.folders:
+        (folder / "tasks").touch()  # by the kernel, in its own tree
+    doors = made.open_doors()
+    for door in doors:
+        os.write(door, b"0")
+        os.close(door)
     names = [folder.relative_to(tmp_path).parts[:3] for folder in made.folders]
     assert names == [
         ("memory", "ours", "agent-env"),
@@ -54,7 +58,7 @@ def test_version_1_has_a_folder_in_each_hierarchy(tmp_path: Path) -> None:
     ]
     assert (made.folders[0] / "memory.limit_in_bytes").read_text() == str(8 << 20)
     assert (made.folders[1] / "pids.max").read_text() == "5"
-    assert [(folder / "cgroup.procs").read_text() for folder in made.folders] == ["4711"] * 3
+    assert [(folder / "tasks").read_text() for folder in made.folders] == ["0"] * 3
 
 
 @pytest.mark.parametrize("delegated", [True, False])
@@ -76,6 +80,7 @@ def test_version_2_needs_delegated_controllers(
         (folder,) = made.folders
         assert (folder / "memory.max").read_text() == str(8 << 20)
         assert (folder / "memory.oom.group").read_text() == "1"
+        assert made.door == "cgroup.procs"
         assert (folder / "pids.max").read_text() == "5"
         assert (own / "cgroup.subtree_control").read_text() == "+memory +pids +cpu"
 

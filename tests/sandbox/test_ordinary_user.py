@@ -20,7 +20,15 @@ ROOT = Path(__file__).parents[2]
 async def test_an_ordinary_user_gets_the_same_walls(what: str) -> None:
     folder = f"/tmp/agent-env-test-{os.getpid()}-{what}"
     process = await asyncio.create_subprocess_exec(
-        *[sys.executable, "-m", "tests.sandbox.as_ordinary_user", "-q", "-m", "integration", f"tests/{what}"],
+        *[
+            sys.executable,
+            "-m",
+            "tests.sandbox.as_ordinary_user",
+            "-q",
+            "-m",
+            "integration and not soak",
+            f"tests/{what}",
+        ],
         *["--basetemp", folder],
         cwd=ROOT,
         stdout=asyncio.subprocess.PIPE,

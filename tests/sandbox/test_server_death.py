@@ -7,6 +7,7 @@ import json
 import os
 import random
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,8 @@ pytestmark = pytest.mark.integration
 SERVER = [sys.executable, "-m", "tests.sandbox.serve_and_hang"]
 
 
-async def killed_server(tier: str, folder: Path, count: int) -> dict[int, int]:
-    """Start a server with that many envs, SIGKILL it; the processes that it had."""
+async def left_by_killed_server(tier: str, folder: Path, count: int) -> set[int]:
+    """Start a server with that many envs, SIGKILL it; those of its processes that are left 2 s later."""
     wait = random.random() * 0.03
     process = await asyncio.create_subprocess_exec(
         *SERVER, tier, str(folder), str(count), str(wait), stdout=asyncio.subprocess.PIPE, cwd=Path(__file__).parents[2]
@@ -29,26 +30,25 @@ async def killed_server(tier: str, folder: Path, count: int) -> dict[int, int]:
     try:
         assert process.stdout is not None
         line = await asyncio.wait_for(process.stdout.readline(), 60)
+        begun = time.time()
     finally:
         process.kill()
         await process.wait()
-    return {int(pid): space for pid, space in json.loads(line)["before"].items()}
+    before = {int(pid): space for pid, space in json.loads(line)["before"].items()}
+    assert len(before) >= count
+    return await gone(before, 2.0, begun)
 
 
 @pytest.mark.parametrize("tier", ["namespaces", "landlock"])
 async def test_killed_server_leaves_no_process(tier: str, tmp_path: Path) -> None:
-    before = await killed_server(tier, tmp_path / "e", 16)
-    assert len(before) >= 16
-    assert await gone(before, 2.0) == set()
+    assert await left_by_killed_server(tier, tmp_path / "e", 16) == set()
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("point", range(20))
 async def test_server_killed_at_any_point_with_64_envs_leaves_no_process(point: int, tmp_path: Path) -> None:
-    before = await killed_server("namespaces", tmp_path / "e", 64)
-    assert len(before) >= 64
-    assert await gone(before, 2.0) == set(), f"kill number {point}"
+    assert await left_by_killed_server("namespaces", tmp_path / "e", 64) == set(), f"kill number {point}"
 
 
 async def test_next_start_removes_the_cgroups_of_a_killed_server(tmp_path: Path) -> None:
@@ -56,8 +56,7 @@ async def test_next_start_removes_the_cgroups_of_a_killed_server(tmp_path: Path)
     if cgroups is None:
         pytest.skip(f"uid {os.getuid()} can't write cgroups here")
     top = cgroups._bases[0].parent
-    before = await killed_server("namespaces", tmp_path / "e", 2)
-    await gone(before, 2.0)
+    await left_by_killed_server("namespaces", tmp_path / "e", 2)
     left = set(_folders(top)) - {cgroups._bases[0].name}
     assert left
     box = ProcessSandbox(tier="namespaces")
@@ -72,7 +71,7 @@ async def test_next_start_removes_the_folders_of_a_killed_server(
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
-    await gone(await killed_server("landlock", tmp_path / "e", 2), 2.0)
+    await left_by_killed_server("landlock", tmp_path / "e", 2)
     assert [name for name in _folders(tmp_path) if name.startswith("agent-env-tmp.")]
     box = ProcessSandbox(tier="landlock")
     await box.start()

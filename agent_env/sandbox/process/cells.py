@@ -54,13 +54,6 @@ class Cell:
         self._too_much = False
         self._killing: asyncio.Task[None] | None = None
 
-    def let_go(self) -> None:
-        """Let it run: what limits it from outside is in place."""
-        try:
-            self.child.channel.send(b"!")
-        except OSError:
-            return  # it has ended, as whoever waits for its answer will find
-
     def why(self, end: ChildEnd | None) -> str:
         """Why it ended, in words."""
         if self._too_much:
@@ -153,7 +146,12 @@ class Cells:
                 tmp=str(folder or ""),
                 relay_port=relay,
             )
-            child = await server.spawn(order, stream=role == "verifier", keep_output=limits.output_kib << 10)
+            child = await server.spawn(
+                order,
+                stream=role == "verifier",
+                keep_output=limits.output_kib << 10,
+                open_doors=cgroup.open_doors if cgroup else list,
+            )
             cell = Cell(number, self.tier, server, child, limits, cgroup, folder, port)
         except BaseException:
             if cgroup is not None:
@@ -161,9 +159,6 @@ class Cells:
             if folder is not None:
                 await finish(TmpFolders.remove(folder))
             raise
-        if cgroup is not None:
-            cgroup.add(child.pid)
-        cell.let_go()
         if self._folders is not None:
             cell.watch(self._folders)
         return cell

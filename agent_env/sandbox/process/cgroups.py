@@ -33,16 +33,24 @@ class Cgroup:
     folders: tuple[Path, ...]
     events: Path
     """The file that counts kills for want of memory: `oom_kill N`."""
+    door: str
+    """The file in each folder by which a process enters: it writes 0 there. What it starts later is in as well.
 
-    def add(self, pid: int) -> None:
-        """Move a process in; what it starts later is in as well. A process that has ended is nobody to move."""
-        if pid <= 0:
-            return
-        for folder in self.folders:
-            try:
-                (folder / "cgroup.procs").write_text(str(pid))
-            except ProcessLookupError:
-                return
+    In v1 a thread that moves itself alone needs no lock of the whole machine's, for which the kernel waits milliseconds.
+    Whoever has the file open may, whatever user it is: so the file is opened here and passed to the child.
+    """
+
+    def open_doors(self) -> list[int]:
+        """Descriptors, which the caller closes. Raises OSError."""
+        opened: list[int] = []
+        try:
+            for folder in self.folders:
+                opened.append(os.open(folder / self.door, os.O_WRONLY | os.O_CLOEXEC))
+        except BaseException:
+            for fd in opened:
+                os.close(fd)
+            raise
+        return opened
 
     def out_of_memory(self) -> bool:
         try:
@@ -109,7 +117,7 @@ class Cgroups:
                 for name, value in values.items():
                     (folders[0] / name).write_text(value)
                 _write_if_there(folders[0] / "memory.swap.max", "0")
-                return Cgroup(folders, folders[0] / "memory.events")
+                return Cgroup(folders, folders[0] / "memory.events", "cgroup.procs")
             (folders[0] / "memory.limit_in_bytes").write_text(memory)
             _write_if_there(folders[0] / "memory.memsw.limit_in_bytes", memory)
             (folders[1] / "pids.max").write_text(str(limits.processes))
@@ -117,7 +125,7 @@ class Cgroups:
             for folder in folders:
                 _remove(folder)
             raise
-        return Cgroup(folders, folders[0] / "memory.oom_control")
+        return Cgroup(folders, folders[0] / "memory.oom_control", "tasks")
 
     def close(self) -> None:
         """Remove this owner's folders, if nothing is left in them."""

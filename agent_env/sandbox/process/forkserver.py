@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -175,8 +176,16 @@ class ForkServer:
     def why_ended(self) -> str:
         return self._why or "it was closed"
 
-    async def spawn(self, order: Spawn, *, stream: bool = False, keep_output: int = 1 << 16) -> Child:
-        """Fork a child. It waits for b"!" on its channel before it runs any code of an env or verifier.
+    async def spawn(
+        self,
+        order: Spawn,
+        *,
+        stream: bool = False,
+        keep_output: int = 1 << 16,
+        open_doors: Callable[[], list[int]] = list,
+    ) -> Child:
+        """Fork a child, which is running when this returns. open_doors: opens the files by which it enters its cgroups,
+        writing 0 to each, before all else; may raise OSError.
 
         Raises ForkServerEnded, or DeployFailed if no process can be made. Cancelled: the child is killed.
         """
@@ -187,8 +196,13 @@ class ForkServer:
             child = Child(ours, Output(keep_output))
             try:
                 with theirs:
-                    fds = [theirs.fileno(), child.output.write_end]
-                    number, answer = self._order({"op": "spawn", "spawn": dataclasses.asdict(order)}, fds)
+                    doors = open_doors()
+                    try:
+                        fds = [theirs.fileno(), child.output.write_end, *doors]
+                        number, answer = self._order({"op": "spawn", "spawn": dataclasses.asdict(order)}, fds)
+                    finally:
+                        for fd in doors:
+                            os.close(fd)
                 self._children[number] = child
                 child.output.passed()
                 await finish(self._forked(child, answer))

@@ -25,6 +25,9 @@ _FRESH_SECONDS = 2.0
 
 
 class ProcessEnv(EnvInstance):
+    """Reached in one of two ways, which a rehearsal finds out: its server takes connections that are passed to it
+    (AGENTENV_ACCEPT_FD), or it binds a port, to which sockets of its own network namespace are connected."""
+
     def __init__(self, env: EnvSpec, instance_id: str, cell: Cell, on_gone: Callable[[ProcessEnv], None]) -> None:
         self.env = env
         self.id = instance_id

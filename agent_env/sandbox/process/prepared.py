@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -79,5 +78,4 @@ async def _preload(server: ForkServer, names: list[str]) -> str | None:
     try:
         return await server.preload(names)
     except ForkServerEnded as error:
-        await asyncio.sleep(0)
         return f"the fork server was ended ({error})"

@@ -24,10 +24,16 @@ NAMES_AT_ONCE = 500
 
 
 def run_child(
-    settings: Settings, spawn: Spawn, code: types.CodeType | None, channel: int, log: int, close: Iterable[int]
+    settings: Settings,
+    spawn: Spawn,
+    code: types.CodeType | None,
+    channel: int,
+    log: int,
+    doors: Iterable[int],
+    close: Iterable[int],
 ) -> NoReturn:
     """`channel` is the socket to the server: after the start it is an env's AGENTENV_ACCEPT_FD. `log`: for output.
-    `close`: descriptors of the fork server's own."""
+    `doors`: of this child's cgroups. `close`: descriptors of the fork server's own."""
     status = 1
     try:
         for fd in close:
@@ -35,18 +41,20 @@ def run_child(
         os.dup2(log, 1)
         os.dup2(log, 2)
         os.close(log)
+        for door in doors:
+            os.write(door, b"0")
+            os.close(door)
         sock = socket.socket(fileno=channel)
-        if sock.recv(1) == b"!":  # the server's word, once this process is in its cgroup; b"": it has given up
-            passed = confine.confine_child(settings, spawn)
-            if passed:
-                passing.send(sock, b"sockets", passed)
-                for fd in passed:
-                    os.close(fd)
-            _prepare(settings, spawn)
-            if spawn.role == "verifier":
-                verify.serve(sock)
-            else:
-                _run_env(settings, spawn, code, sock)
+        passed = confine.confine_child(settings, spawn)
+        if passed:
+            passing.send(sock, b"sockets", passed)
+            for fd in passed:
+                os.close(fd)
+        _prepare(settings, spawn)
+        if spawn.role == "verifier":
+            verify.serve(sock)
+        else:
+            _run_env(settings, spawn, code, sock)
         status = 0
     except SystemExit as end:
         status = _exit_status(end)

@@ -99,7 +99,7 @@ class ForkLoop:
                 preload(order["modules"], self._settings.own)
                 self._answer({"re": number, "refused": before.why_not_fork()})
 
-    def _spawn(self, number: int, spawn: Spawn, channel: int, log: int) -> None:
+    def _spawn(self, number: int, spawn: Spawn, channel: int, log: int, *doors: int) -> None:
         init = 0
         try:
             if self._namespaces:
@@ -111,7 +111,7 @@ class ForkLoop:
             pid = os.fork()
             if pid == 0:
                 ours = (self._wake, self._woken, self._own_pids, self._own_net, self._control.detach())
-                child.run_child(self._settings, spawn, self._code, channel, log, ours)
+                child.run_child(self._settings, spawn, self._code, channel, log, doors, ours)
         except OSError as error:
             if init:
                 os.kill(init, signal.SIGKILL)
