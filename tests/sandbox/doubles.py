@@ -108,29 +108,33 @@ async def run(env: EnvInstance, code: str) -> Any:
     return json.loads(await call(env, "run", code=textwrap.dedent(code)))
 
 
-def descendants(pid: int | None = None) -> dict[int, int]:
-    """Living processes below one (default: this): pid -> inode of its PID namespace."""
-    found = {}
+Processes = dict[int, tuple[int, float]]
+"""pid -> inode of its PID namespace, and when it was seen (wall clock)."""
+
+
+def descendants(pid: int | None = None) -> Processes:
+    """Living processes below one (default: this)."""
+    found, now = {}, time.time()
     for process in psutil.Process(pid).children(recursive=True):
         try:
             if process.status() != psutil.STATUS_ZOMBIE:
-                found[process.pid] = os.stat(f"/proc/{process.pid}/ns/pid").st_ino
+                found[process.pid] = os.stat(f"/proc/{process.pid}/ns/pid").st_ino, now
         except (psutil.NoSuchProcess, OSError):
             continue
     return found
 
 
-def left_of(before: dict[int, int], until: float) -> set[int]:
+def left_of(before: Processes) -> set[int]:
     """Which of these processes, or of others in their private PID namespaces, are still alive, by pid.
 
-    until: wall clock; younger processes aren't theirs: pids, and numbers of namespaces, are soon used again.
+    Those that began after the look aren't theirs: pids, and numbers of namespaces, are soon used again.
     """
-    ours = os.stat("/proc/self/ns/pid").st_ino
-    spaces = set(before.values()) - {ours}
+    spaces = {space for space, _ in before.values()} - {os.stat("/proc/self/ns/pid").st_ino}
+    seen = max((at for _, at in before.values()), default=0.0)
     alive = set()
     for process in psutil.process_iter():
         try:
-            if process.status() == psutil.STATUS_ZOMBIE or process.create_time() > until:
+            if process.status() == psutil.STATUS_ZOMBIE or process.create_time() > seen:
                 continue
             inside = os.stat(f"/proc/{process.pid}/ns/pid").st_ino in spaces
         except (psutil.NoSuchProcess, OSError):
@@ -140,10 +144,10 @@ def left_of(before: dict[int, int], until: float) -> set[int]:
     return alive
 
 
-async def gone(before: dict[int, int], seconds: float = 2.0, begun: float | None = None) -> set[int]:
-    """Wait until none of them is left; those that are after `seconds`. begun: when they were ended, if not just now."""
-    begun = time.time() if begun is None else begun
-    while (left := left_of(before, begun)) and time.time() < begun + seconds:
+async def gone(before: Processes, seconds: float = 2.0) -> set[int]:
+    """Wait until none of them is left; those that are after `seconds`."""
+    until = time.monotonic() + seconds
+    while (left := left_of(before)) and time.monotonic() < until:
         await asyncio.sleep(0.02)
     return left
 

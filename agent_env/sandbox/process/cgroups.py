@@ -36,7 +36,7 @@ class Cgroup:
     door: str
     """The file in each folder by which a process enters: it writes 0 there. What it starts later is in as well.
 
-    In v1 a thread that moves itself alone needs no lock of the whole machine's, for which the kernel waits milliseconds.
+    In v1 a thread that moves itself alone needs no lock of the whole machine's, which the kernel waits for.
     Whoever has the file open may, whatever user it is: so the file is opened here and passed to the child.
     """
 
