@@ -9,13 +9,14 @@ is in here. Other versions of numpy or libm may round a price differently by a c
 SHA256 says what they are.
 
 FILE is a CSV with a day a row: month (1 to 12), hub, and 24 prices in $ per MWh; lines that begin with # are left out.
-Every 11th day is for eval, the others are for train; days are drawn again and again with other batteries.
+Or it is a workbook (.xlsx, which needs openpyxl) as ERCOT publishes it for a year, "Historical DAM Load Zone and Hub
+Prices": its four hubs are taken, and dates of 23 or 25 hours are skipped. Every 11th date is for eval, the others are
+for train; days are drawn again and again with other batteries.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import hashlib
 import json
 import math
@@ -30,6 +31,7 @@ sys.path.insert(0, str(FOLDER / "envs" / "gridsim"))
 
 from baselines import greedy  # noqa: E402
 from gridsim import HOURS, Day, optimum, profit  # noqa: E402
+from prices import Group, PriceDay, read_prices  # noqa: E402
 
 SHA256 = {
     "tasks/train.jsonl": "4e35bf493f630b8a2b10c8fe0e7c32564c841d512b5f4d8c8b656b8a88d06a71",
@@ -75,10 +77,6 @@ class Drawn:
     month: int
     hub: str
     day: Day
-
-
-PriceDay = tuple[int, str, list[int]]
-"""Month, hub, 24 prices in cents per MWh."""
 
 
 # ---- prices ----------------------------------------------------------------------------------------------------------
@@ -147,29 +145,9 @@ def synthetic(rng: Any) -> PriceDay:
     return month + 1, hub, [int(cents) for cents in np.rint(np.clip(price, PRICE_FLOOR, PRICE_CAP) * 100)]
 
 
-def read_prices(path: Path) -> list[PriceDay]:
-    """The days of a CSV, as this module's docstring says. Raises ValueError, naming the line."""
-    found = []
-    with open(path, newline="", encoding="utf-8") as lines:
-        for number, row in enumerate(csv.reader(lines), start=1):
-            if not row or row[0].startswith("#"):
-                continue
-            try:
-                month, hub, *dollars = row
-                prices = [round(float(price) * 100) for price in dollars]
-                if len(prices) != HOURS or not 1 <= int(month) <= 12:
-                    raise ValueError(f"month {month}, {len(prices)} prices")
-            except (ValueError, OverflowError) as error:
-                raise ValueError(f"{path}, line {number}: expected month, hub and {HOURS} prices: {error}") from None
-            found.append((int(month), hub.strip(), prices))
-    if len(found) < 11:
-        raise ValueError(f"{path}: {len(found)} days are too few for two splits; give at least 11")
-    return found
-
-
-def recorded(days: list[PriceDay], split: str) -> Callable[[Any], PriceDay]:
+def recorded(groups: list[Group], split: str) -> Callable[[Any], PriceDay]:
     """Draws from days of a file, the splits kept apart."""
-    mine = days[::11] if split == "eval" else [day for number, day in enumerate(days) if number % 11]
+    mine = [day for number, group in enumerate(groups) for day in group if (number % 11 == 0) == (split == "eval")]
     return lambda rng: mine[int(rng.integers(0, len(mine)))]
 
 
@@ -236,10 +214,10 @@ def task(drawn: Drawn) -> dict[str, Any]:
     return {"name": drawn.name, "tags": tags, "steps": steps}
 
 
-def files(days: list[PriceDay] | None) -> Iterator[tuple[str, bytes]]:
+def files(groups: list[Group] | None) -> Iterator[tuple[str, bytes]]:
     """(path in the bundle, content) of everything that is drawn; from these days if there are any."""
     for split, count in DAYS.items():
-        prices_from = recorded(days, split) if days else synthetic
+        prices_from = recorded(groups, split) if groups else synthetic
         tasks = [task(draw(split, index, prices_from)) for index in range(count)]
         lines = [json.dumps(one, separators=(",", ":")) + "\n" for one in tasks]
         yield f"tasks/{split}.jsonl", "".join(lines).encode()
@@ -250,14 +228,19 @@ def files(days: list[PriceDay] | None) -> Iterator[tuple[str, bytes]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a file differs")
-    parser.add_argument("--prices", metavar="FILE", type=Path, help="a CSV of days, instead of synthetic ones")
+    parser.add_argument(
+        "--prices", metavar="FILE", type=Path, help="a CSV, or ERCOT's workbook, of days instead of synthetic ones"
+    )
     args = parser.parse_args()
     check, differs = args.check, False
     try:
-        days = read_prices(args.prices) if args.prices else None
+        prices = read_prices(args.prices) if args.prices else None
     except (OSError, ValueError) as error:
         parser.error(str(error))
-    for name, content in files(days):
+    if prices is not None:
+        count = sum(map(len, prices.groups))
+        print(f"{count} days on {len(prices.groups)} dates; {prices.skipped} dates skipped that don't have 24 hours")
+    for name, content in files(prices.groups if prices else None):
         path = FOLDER / name
         same = path.is_file() and path.read_bytes() == content
         differs |= not same

@@ -33,5 +33,6 @@ def load(name: str, path: Path) -> ModuleType:
 rules = load("gridsim", ENV / "gridsim.py")
 GridSim = load("gridsim_server", ENV / "server.py").GridSim
 baselines = load("baselines", BUNDLE / "baselines.py")
+prices = load("prices", BUNDLE / "prices.py")
 build = load("gridsim_build", BUNDLE / "build.py")
 VERIFY: dict[str, Any] = runpy.run_path(str(BUNDLE / "artifacts" / "check_schedule" / "verify.py"))
