@@ -104,24 +104,28 @@ class Soak:
 
     async def _prepare(self, stack: AsyncExitStack, fault: str, name: str) -> tuple[str, ChatServer]:
         """The env server's URL and the session server for one rollout."""
-        url, chat = self.server.url, self.chats[name]
-        loop = asyncio.get_running_loop()
-        if fault == "connection reset":
-            proxy = await stack.enter_async_context(Proxy(self.server.port).serve())
-            loop.call_later(self.random.uniform(0.0, 0.5), proxy.cut)
-            url = proxy.url
-        elif fault == "env killed":
-            loop.call_later(self.random.uniform(0.0, 0.5), self.server.kill_envs, 1)
-        elif fault:
-            first: dict[str, Scripted] = {
-                "session answers 502": Answer(502, {"error": "backend transport error: ConnectError"}),
-                "session drops the request": Drop(),
-                "generation aborted": completion("half", finish="abort"),
-            }
-            answer = model(PLANS[name])
-            chat = ChatServer(answer=lambda request, place: answer(request, place) if place else first[fault])
-            await stack.enter_async_context(chat.serve())
-        return url, chat
+        if not fault:
+            return self.server.url, self.chats[name]
+        proxy = await stack.enter_async_context(Proxy(self.server.port).serve())
+        strike: dict[str, Callable[[], object]] = {
+            "connection reset": proxy.cut,
+            "env killed": lambda: self.server.kill_envs(1),
+        }
+        said: dict[str, Scripted] = {
+            "session answers 502": Answer(502, {"error": "backend transport error: ConnectError"}),
+            "session drops the request": Drop(),
+            "generation aborted": completion("half", finish="abort"),
+        }
+        ordinary, struck_at = model(PLANS[name]), self.random.randrange(2)
+
+        def answer(request: dict[str, Any], place: int) -> Scripted:
+            if place == struck_at and fault in strike:
+                asyncio.get_running_loop().call_later(self.random.uniform(0.0, 0.1), strike[fault])
+            return said[fault] if place == struck_at and fault in said else ordinary(request, place)
+
+        chat = ChatServer(answer=answer)
+        await stack.enter_async_context(chat.serve())
+        return proxy.url, chat
 
     async def play_all(self, begin: int, end: int) -> None:
         numbers = iter(range(begin, end))
@@ -206,7 +210,7 @@ def write_docs(soak: Soak, before: Used, after: Used, seconds: float) -> None:
         BEGIN,
         "",
         f"{ROLLOUTS:,} rollouts, {AT_ONCE} at once, on {os.cpu_count()} cores: {1 / seconds:.0f} a second, each in an "
-        f"env of its own; {soak.recoveries} envs replaced. Every reward is what an independent oracle computes.",
+        f"env of its own; {soak.recoveries} recoveries by replay. Every reward is what an independent oracle computes.",
         "",
         "| fault | rollouts | all of them |",
         "|---|---|---|",
