@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_env.sandbox import DeployFailed, EnvLost
+from agent_env.sandbox import DeployFailed, EnvLost, Verification
 from tests.hostile.conftest import Arena
 from tests.sandbox.doubles import descendants, exchange, gone, open_files, write_env
 
@@ -135,3 +135,27 @@ async def test_env_that_closes_its_channel_later_is_lost(arena: Arena, tmp_path:
     before = descendants()
     await env.kill()
     assert len(await gone(before, 0.1)) < len(before)
+
+
+async def test_env_that_keeps_descriptors_under_way_keeps_no_other_from_passing_any(
+    arena: Arena, tmp_path: Path
+) -> None:
+    """Linux counts those of all processes of one user together, against the sender's limit of open files."""
+    source = """
+mine, pairs = os.open("/dev/zero", os.O_RDONLY), []
+try:
+    while len(pairs) < 100:
+        pairs.append(socket.socketpair())
+        socket.send_fds(pairs[-1][0], [b"x"], [mine] * 200)
+except OSError as error:
+    print(error, flush=True)
+channel.send(b"ready")
+time.sleep(600)
+"""
+    spec = write_env(tmp_path / "rude", HEAD + source, name="rude")
+    env = await arena.sandbox.deploy(spec, episode_id="rude")
+    code = "def verify(mcp_url):\n    return [{'result': True}]"
+    rows = await arena.sandbox.verify(arena.spec, Verification(code=code, filename="v.py"), arena.neighbour.connect)
+    assert rows == [{"result": True}]
+    await (await arena.sandbox.deploy(arena.spec, episode_id="next")).kill()
+    await env.kill()

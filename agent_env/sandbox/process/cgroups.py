@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,7 @@ _FOLDER = "agent-env"
 _CONTROLLERS = ("memory", "pids", "cpu")
 _REMOVE_SECONDS = 2.0
 _numbers = itertools.count(1)
+_users: Counter[tuple[Path, ...]] = Counter()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,7 @@ class Cgroups:
     def __init__(self, bases: tuple[Path, ...], *, v2: bool) -> None:
         """bases: one folder per hierarchy, this owner's own; they exist."""
         self._bases = bases
+        _users[bases] += 1
         self._v2 = v2
 
     @classmethod
@@ -96,7 +99,7 @@ class Cgroups:
                     if v2:
                         _delegate(folder)
                     _reap(folder)
-                    (folder / str(this_owner())).mkdir(exist_ok=True)
+                    (folder / str(this_owner())).mkdir(parents=True, exist_ok=True)  # another may just have closed
                     if v2:
                         _delegate(folder / str(this_owner()))
             except OSError:
@@ -128,9 +131,12 @@ class Cgroups:
         return Cgroup(folders, folders[0] / "memory.oom_control", "tasks")
 
     def close(self) -> None:
-        """Remove this owner's folders, if nothing is left in them."""
-        for base in self._bases:
-            _remove(base)
+        """Remove this owner's folders, if nothing is left in them, and the one of all owners after the last."""
+        _users[self._bases] -= 1
+        if _users[self._bases] == 0:  # else another sandbox of this process makes its own there
+            for base in self._bases:
+                _remove(base)
+                _remove(base.parent)
 
 
 def _candidates(top: Path, own: str, v2: bool) -> list[tuple[Path, ...]]:

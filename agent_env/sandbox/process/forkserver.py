@@ -185,7 +185,7 @@ class ForkServer:
         open_doors: Callable[[], list[int]] = list,
     ) -> Child:
         """Fork a child, which is running when this returns. open_doors: opens the files by which it enters its cgroups,
-        writing 0 to each, before all else; may raise OSError.
+        writing 0 to each, before all else.
 
         Raises ForkServerEnded, or DeployFailed if no process can be made. Cancelled: the child is killed.
         """
@@ -196,7 +196,10 @@ class ForkServer:
             child = Child(ours, Output(keep_output))
             try:
                 with theirs:
-                    doors = open_doors()
+                    try:
+                        doors = open_doors()
+                    except OSError as error:
+                        raise DeployFailed(f"its cgroup can't be entered: {error}") from None
                     try:
                         fds = [theirs.fileno(), child.output.write_end, *doors]
                         number, answer = self._order({"op": "spawn", "spawn": dataclasses.asdict(order)}, fds)

@@ -14,7 +14,7 @@ import types
 from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
-from . import confine, passing, verify
+from . import confine, verify
 from .settings import Settings, Spawn
 
 __all__ = ["NAMES_AT_ONCE", "run_child"]
@@ -45,11 +45,7 @@ def run_child(
             os.write(door, b"0")
             os.close(door)
         sock = socket.socket(fileno=channel)
-        passed = confine.confine_child(settings, spawn)
-        if passed:
-            passing.send(sock, b"sockets", passed)
-            for fd in passed:
-                os.close(fd)
+        confine.confine_child(settings, spawn, sock)
         _prepare(settings, spawn)
         if spawn.role == "verifier":
             verify.serve(sock)

@@ -65,14 +65,13 @@ def _reachable(settings: Settings) -> bool:
     return True
 
 
-def confine_child(settings: Settings, spawn: Spawn) -> list[int]:
-    """In a forked child. Returns the descriptors to pass out: sockets of its network namespace, if it has one.
+def confine_child(settings: Settings, spawn: Spawn, channel: socket.socket) -> None:
+    """In a forked child. Where it has a network namespace, sockets of it are passed out by the channel.
 
     `env` with tcp: a handle of the namespace, and sockets to connect; `verifier`: a listener.
     """
     linux.die_with_parent()
     linux.name_process(spawn.name)
-    passed: list[int] = []
     if settings.tier == "namespaces":
         linux.unshare(linux.NEWNS | linux.NEWIPC | linux.NEWUTS | linux.NEWNET)
         passing.loopback_up()
@@ -80,10 +79,10 @@ def confine_child(settings: Settings, spawn: Spawn) -> list[int]:
         root.private_tmp(settings, spawn.tmp_size)
         socket.sethostname("env")
         if spawn.role == "verifier":
-            passed = [passing.listening(settings.port).detach()]
+            _pass_out(channel, [passing.listening(settings.port).detach()])
         elif spawn.tcp:
-            passed = [os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)]
-            passed += [sock.detach() for sock in passing.unconnected(4)]
+            namespace = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+            _pass_out(channel, [namespace, *(sock.detach() for sock in passing.unconnected(4))])
         # A user namespace of its own, last: the mounts above need the fork server's, and the number of processes
         # is then counted for this child alone.
         linux.unshare(linux.NEWUSER)
@@ -93,7 +92,7 @@ def confine_child(settings: Settings, spawn: Spawn) -> list[int]:
     processes = spawn.processes if settings.tier == "namespaces" else None
     linux.limit(spawn.memory, processes, spawn.open_files, spawn.cpu_seconds, spawn.file_size)
     if settings.tier == "unconfined":
-        return passed
+        return
     linux.no_new_privileges()
     linux.drop_capabilities()
     if settings.tier == "landlock":
@@ -105,4 +104,11 @@ def confine_child(settings: Settings, spawn: Spawn) -> list[int]:
         seccomp.apply(denied, alone=True, verifier=verifier)
     else:
         seccomp.apply()
-    return passed
+
+
+def _pass_out(channel: socket.socket, fds: list[int]) -> None:
+    """Before the limit on open files is set: it also limits how many descriptors may be under way from all processes of
+    this user, and an env could hold so many of them that no other could pass any."""
+    passing.send(channel, b"sockets", fds)
+    for fd in fds:
+        os.close(fd)
