@@ -62,6 +62,7 @@ async def test_next_start_removes_the_cgroups_of_a_killed_server(tmp_path: Path)
     await box.close()
     assert not left & set(_folders(top))
     cgroups.close()
+    assert cgroups._bases[0].name not in (_folders(top) if top.exists() else [])
 
 
 async def test_next_start_removes_the_folders_of_a_killed_server(
