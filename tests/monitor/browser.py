@@ -95,6 +95,7 @@ async def open_page(url: str, *, dark: bool = False) -> AsyncIterator[Page]:
     with tempfile.TemporaryDirectory(prefix="agent-env-chromium-", ignore_cleanup_errors=True) as profile:
         process = subprocess.Popen(  # noqa: ASYNC220
             [chromium, *_FLAGS, f"--user-data-dir={profile}", "about:blank"],
+            env={**os.environ, "TMPDIR": profile},  # it leaves folders behind
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
