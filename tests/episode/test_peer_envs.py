@@ -6,9 +6,6 @@ import asyncio
 import json
 import os
 import shutil
-import subprocess
-import sys
-import zipfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +15,7 @@ import pytest
 from agent_env.bundle import Bundle, load_bundle
 from agent_env.episode import Episode, ErrorKind, Outcome
 from agent_env.sandbox.process import ProcessSandbox
+from tests.conformance.peers import public_examples
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(600)]
 
@@ -227,17 +225,7 @@ async def test_every_kind_of_server_plays_alike(kind: str, sandbox: ProcessSandb
 @pytest.fixture(scope="module")
 def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The public framework's example bundles, out of its wheel (installed it would shadow our package)."""
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "agentenv-framework==0.9.1364"]
-    done = subprocess.run([*command, "-d", str(folder)], capture_output=True, text=True, check=False)
-    if done.returncode:
-        if os.environ.get("CI"):
-            pytest.fail(f"the public framework's wheel can't be downloaded:\n{done.stderr}")
-        pytest.skip(f"the public framework's wheel can't be downloaded: {done.stderr.strip().splitlines()[-1]}")
-    with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel:
-        names = [name for name in wheel.namelist() if name.startswith("agent_env/examples/")]
-        wheel.extractall(folder, names)
-    return folder / "agent_env" / "examples"
+    return public_examples(tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,77 @@
+"""The public framework's example bundles in containers: their servers and verify.py unchanged.
+
+Their images are built on Debian's Python with pip, which asks registries; here the base is this machine's Python with
+the same packages, and only the Dockerfiles differ. The bundle `hello` needs a shell in its image, and is played in
+the process sandbox (tests/episode/test_peer_envs.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_env.bundle import load_bundle
+from agent_env.episode import Episode, Outcome
+from agent_env.sandbox.docker import DockerSandbox
+from tests.conformance.peers import peer_python, public_examples
+
+pytestmark = [pytest.mark.docker, pytest.mark.peers, pytest.mark.timeout(900)]
+
+ROOTFS = Path(__file__).parents[2] / "scripts" / "python_rootfs.py"
+IMAGE = "agentenv-protocol:local"
+DOCKERFILE = f'FROM {IMAGE}\nWORKDIR /app\nCOPY . .\nUSER env\nCMD ["python", "server.py"]\n'
+
+
+@pytest.fixture(scope="module")
+def image(engine: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An image with this Python and what the examples' requirements.txt ask for."""
+    python = peer_python("agentenv-framework-protocol==0.1.379", "mcp>=1.25,<2")
+    (site,) = python.parents[1].glob("lib/python*/site-packages")
+    root = tmp_path_factory.mktemp("image") / "root"
+    subprocess.run([sys.executable, ROOTFS, root, site], check=True, timeout=300)
+    tar = ["tar", "-C", str(root), "--numeric-owner", "--owner=0", "--group=0", "-c", "."]
+    with subprocess.Popen(tar, stdout=subprocess.PIPE) as packed:
+        engine.import_image_from_data(packed.stdout, repository=IMAGE.split(":")[0], tag="local")
+    shutil.rmtree(root)
+    return IMAGE
+
+
+@pytest.mark.parametrize(
+    ("name", "env", "call"),
+    [
+        ("echo-mcp", "echo", ("echo", {"text": "hi"}, "hi")),
+        ("mail-mcp", "mail", ("search_emails", {"query": "nothing"}, "[]")),
+    ],
+)
+async def test_an_example_plays_in_a_container(
+    name: str, env: str, call: Any, image: str, box: DockerSandbox, tmp_path: Path
+) -> None:
+    folder = tmp_path / name
+    shutil.copytree(public_examples(tmp_path / "wheel") / name, folder)
+    (folder / "envs" / env / "Dockerfile").write_text(DOCKERFILE)
+    file = folder / "tasks" / "smoke.json"
+    steps = json.loads(file.read_text())
+    steps[1:1] = [
+        {"id": "agent", "type": "deploy_agent", "env_ids": [env]},
+        {"id": "ask", "type": "prompt_agent", "prompt": "Look around."},
+    ]
+    file.write_text(json.dumps(steps))
+    bundle = load_bundle(folder)
+    episode = Episode(bundle.splits["all"].tasks[0], bundle, box, episode_id="public")
+    try:
+        async with asyncio.timeout(300):
+            await episode.start()
+            tool, arguments, text = call
+            assert (await episode.call(tool, arguments)).text == text
+            outcome = await episode.end_turn("done")
+    finally:
+        await episode.close()
+    assert isinstance(outcome, Outcome)
+    assert outcome.reward == 1.0
