@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from agent_env.training.row import read_row
-from tests.conformance.peers import peer_python
 from tests.miles.doubles import TaskServer, task
 from tests.miles.test_rows import rows, write
+from tests.peers import peer_python
 from tests.training.doubles import END, openai_tools, tool
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(600)]

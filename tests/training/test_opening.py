@@ -182,14 +182,19 @@ async def test_a_dead_server_is_passed_over_for_its_equal(unused_tcp_port: int) 
 
 
 async def test_a_full_server_is_passed_over_for_its_equal() -> None:
-    def full(session: Any, data: Any) -> Any:
+    """It would let the rollout wait; its equal has room at once."""
+
+    async def full(session: Any, data: Any) -> None:
+        asked = re.search(r"wait=([\d.]+)", session.request.path)
+        await asyncio.sleep(float(asked[1]) if asked else 0.0)
         raise Frame(CAPACITY)
 
     empty, busy = EnvServer(), EnvServer(reset=full)
     async with empty.serve(), busy.serve():
         for _ in range(6):
-            result = await run(ChatServer(END), [busy.url, empty.url])
+            result = await run(ChatServer(END), [busy.url, empty.url], reset_timeout=60.0)
             assert outcome(result) == ("scored", "end_turn", 1.0)
+            assert result["agentenv"]["seconds"]["total"] < 5
     assert len(empty.sessions) == 6
 
 
