@@ -7,6 +7,7 @@ namespaces it also takes away what namespaces would have: other processes, socke
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import platform
 import struct
@@ -58,6 +59,7 @@ def _argument(index: int) -> int:
     return 16 + 8 * index  # the low half, little endian
 
 
+@functools.cache  # a fork server builds what its children use before it forks them
 def program(denied: Rules, *, alone: bool = False, verifier: bool = False, pid: int = 0) -> bytes:
     """The filter. `alone`: no process but this one, whose pid is given; `verifier`: no sockets but TCP ones."""
     arch, column = _ARCHITECTURES[platform.machine()]
@@ -103,7 +105,7 @@ def program(denied: Rules, *, alone: bool = False, verifier: bool = False, pid: 
 
 def apply(denied: Rules = BASE, *, alone: bool = False, verifier: bool = False) -> None:
     """For this process and all that it starts, for good. Needs no-new-privileges."""
-    filters = program(denied, alone=alone, verifier=verifier, pid=os.getpid())
+    filters = program(denied, alone=alone, verifier=verifier, pid=os.getpid() if alone else 0)
     body = ctypes.create_string_buffer(filters, len(filters))
     head = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(filters) // 8, ctypes.addressof(body)), 16)
     linux.prctl(22, 2, ctypes.addressof(head))  # PR_SET_SECCOMP, SECCOMP_MODE_FILTER

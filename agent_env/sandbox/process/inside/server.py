@@ -17,7 +17,7 @@ import sys
 import types
 from typing import Any
 
-from . import child, confine, linux, passing
+from . import child, confine, linux, passing, seccomp
 from .init import be_init
 from .preload import Before, cache_bytecode, preload
 from .settings import Settings, Spawn
@@ -56,6 +56,7 @@ class ForkLoop:
                 self._code = compile(file.read(), self._settings.script, "exec", dont_inherit=True)
         signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
+        seccomp.program(seccomp.BASE)
         gc.collect()
         gc.disable()
         gc.freeze()  # what is here already stays shared: a collection in a child doesn't write to it
