@@ -15,7 +15,7 @@ import struct
 from . import linux
 from .syscalls import NUMBERS
 
-__all__ = ["ALONE", "BASE", "VERIFIER_ALONE", "Rules", "apply", "program"]
+__all__ = ["ALONE", "BASE", "VERIFIER_ALONE", "Rules", "apply", "built", "program"]
 
 _ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 """AUDIT_ARCH, and the column of NUMBERS."""
@@ -59,7 +59,6 @@ def _argument(index: int) -> int:
     return 16 + 8 * index  # the low half, little endian
 
 
-@functools.cache  # a fork server builds what its children use before it forks them
 def program(denied: Rules, *, alone: bool = False, verifier: bool = False, pid: int = 0) -> bytes:
     """The filter. `alone`: no process but this one, whose pid is given; `verifier`: no sockets but TCP ones."""
     arch, column = _ARCHITECTURES[platform.machine()]
@@ -103,9 +102,15 @@ def program(denied: Rules, *, alone: bool = False, verifier: bool = False, pid: 
     return b"".join(struct.pack("HBBI", *line) for line in code)
 
 
+@functools.cache
+def built(denied: Rules) -> bytes:
+    """A fork server builds what its children use before it forks them."""
+    return program(denied)
+
+
 def apply(denied: Rules = BASE, *, alone: bool = False, verifier: bool = False) -> None:
     """For this process and all that it starts, for good. Needs no-new-privileges."""
-    filters = program(denied, alone=alone, verifier=verifier, pid=os.getpid() if alone else 0)
+    filters = program(denied, alone=True, verifier=verifier, pid=os.getpid()) if alone else built(denied)
     body = ctypes.create_string_buffer(filters, len(filters))
     head = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(filters) // 8, ctypes.addressof(body)), 16)
     linux.prctl(22, 2, ctypes.addressof(head))  # PR_SET_SECCOMP, SECCOMP_MODE_FILTER

@@ -56,7 +56,7 @@ class ForkLoop:
                 self._code = compile(file.read(), self._settings.script, "exec", dont_inherit=True)
         signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        seccomp.program(seccomp.BASE)
+        seccomp.built(seccomp.BASE)
         gc.collect()
         gc.disable()
         gc.freeze()  # what is here already stays shared: a collection in a child doesn't write to it
