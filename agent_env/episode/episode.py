@@ -79,6 +79,7 @@ class Episode:
         self.since = time.monotonic()
         """When `phase` began, by time.monotonic()."""
         self.lost = asyncio.Event()
+        self._failure: EpisodeFailed | None = None
         """Set when an env has ended by itself; `lost_reason` says why."""
         self.lost_reason: str | None = None
         self._stage = Stage(task, bundle, sandbox, episode_id, _role(task), self._on_lost)
@@ -114,7 +115,7 @@ class Episode:
         """Call a tool of the open turn, once. timeout: seconds; None: as long as it takes.
 
         What goes wrong is in the result: after a TIMEOUT the env is still there; after a TRANSPORT error it is gone, or
-        not to be trusted any more.
+        not to be trusted any more, and the episode has failed: all else raises EpisodeFailed, but for close.
         """
         self._must_be_open()
         began = time.monotonic()
@@ -128,6 +129,8 @@ class Episode:
             result=result.message or result.text,
             error=result.error,
         )
+        if result.error is ErrorKind.TRANSPORT:
+            self._failed(Failure.ENV_LOST, result.message)
         return result
 
     async def end_turn(self, response: str) -> Prompt | Outcome:
@@ -262,6 +265,8 @@ class Episode:
         self.phase = "closed"
 
     def _must_be_open(self) -> None:
+        if self._failure is not None:
+            raise EpisodeFailed(self._failure.reason, str(self._failure))
         if self.done or self.phase == "new":
             raise RuntimeError(f"episode {self.id} {'has ended' if self.done else 'has not been started'}")
 
@@ -275,8 +280,9 @@ class Episode:
 
     def _failed(self, reason: Failure, message: str) -> EpisodeFailed:
         self.done = True
+        self._failure = EpisodeFailed(reason, message)
         self._tell("failed", reason=reason, message=message)
-        return EpisodeFailed(reason, message)
+        return self._failure
 
     def _on_lost(self, reason: str) -> None:
         if self.lost_reason is None:

@@ -88,7 +88,9 @@ def aggregate(rows: Sequence[Mapping[str, Any]], aggregator: str) -> float:
             missed += (1.0 - score) * -weight
     if possible == 0:
         return 0.0
-    return min(1.0, max(0.0, as_score((achieved - missed) / possible)))
+    if not math.isfinite(achieved - missed) or math.isinf(possible):
+        raise ValueError("the rows' scores and weights are too large: their sum is no score")
+    return min(1.0, max(0.0, (achieved - missed) / possible))  # infinite where one weight is tiny beside the others
 
 
 def _number(row: Mapping[str, Any], place: int, key: str, default: float) -> float:

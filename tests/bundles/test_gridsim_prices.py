@@ -15,7 +15,7 @@ import pytest
 
 from agent_env.bundle import load_bundle
 from tests.bundles.gridsim import BUNDLE, build, prices
-from tests.conformance.peers import peer_python, peer_wheel
+from tests.peers import peer_python, peer_wheel
 
 ROW = "7, NORTH," + ",".join(["20.5"] * 23) + ",-3\n"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.peers import peer_python
 from tests.conformance.test_openenv_clients import COUNTING, serving
+from tests.peers import peer_python
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(600)]
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.peers import peer_python
+from tests.peers import peer_python
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(900)]
 

@@ -20,7 +20,7 @@ import pytest
 from agent_env.bundle import load_bundle
 from agent_env.episode import Episode, Outcome
 from agent_env.sandbox.docker import DockerSandbox
-from tests.conformance.peers import peer_python, public_examples
+from tests.peers import peer_python, public_examples
 
 pytestmark = [pytest.mark.docker, pytest.mark.peers, pytest.mark.timeout(900)]
 

@@ -141,7 +141,7 @@ async def test_env_that_died_between_calls_is_a_transport_error_with_its_last_wo
     assert episode.lost_reason == result.message
 
 
-async def test_env_that_dies_in_a_call_is_a_transport_error(make: Make, sandbox: FakeSandbox) -> None:
+async def test_env_that_dies_in_a_call_is_a_transport_error(make: Make, sandbox: FakeSandbox, heard: Heard) -> None:
     episode = make()
     await episode.start()
     call = asyncio.create_task(episode.call("wait", {"seconds": 30}, timeout=20))
@@ -150,6 +150,10 @@ async def test_env_that_dies_in_a_call_is_a_transport_error(make: Make, sandbox:
     result = await asyncio.wait_for(call, 5)
     assert result.error is ErrorKind.TRANSPORT
     assert "killed by signal 9" in result.message
+    with pytest.raises(EpisodeFailed):
+        await episode.end_turn("")
+    await episode.close()
+    assert heard.kinds.count("failed") == 1
 
 
 async def test_dead_env_cannot_be_scored(make: Make, sandbox: FakeSandbox, heard: Heard) -> None:
@@ -202,7 +206,7 @@ async def test_raising_verifier_leaves_the_episode_unscored(make: Make, sandbox:
     with pytest.raises(EpisodeFailed, match="the verifier raised") as failed:
         await episode.end_turn("done")
     assert failed.value.reason is Failure.UNSCORED
-    with pytest.raises(RuntimeError, match="has ended"):
+    with pytest.raises(EpisodeFailed, match="the verifier raised"):
         await episode.end_turn("again")
 
 

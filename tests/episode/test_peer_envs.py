@@ -15,7 +15,7 @@ import pytest
 from agent_env.bundle import Bundle, load_bundle
 from agent_env.episode import Episode, ErrorKind, Outcome
 from agent_env.sandbox.process import ProcessSandbox
-from tests.conformance.peers import public_examples
+from tests.peers import public_examples
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(600)]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent_env.cli import main
-from tests.conformance.peers import peer_python
+from tests.peers import peer_python
 from tests.scale.hosts import ROOT
 
 yaml = pytest.importorskip("yaml", reason="PyYAML comes with the openenv extra")

@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from agent_env.training.rehearsal import Group, read_rows
-from tests.conformance.peers import peer_python
+from tests.peers import peer_python
 from tests.scale.hosts import ROOT, play, write_rows
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(900)]

@@ -16,7 +16,7 @@ from agent_env.loopback import serving
 from agent_env.openenv import build_app
 from agent_env.training.miles.rows import write_rows
 from agent_env.training.types import ServerSettings
-from tests.conformance.peers import peer_python
+from tests.peers import peer_python
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(900)]
 
