@@ -18,7 +18,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("bundle", metavar="BUNDLE", help="a folder, an installed bundle's name, or an hf:// address")
     parser.add_argument("--task", metavar="NAME", help="which task (default: the first)")
-    parser.add_argument("--reward", metavar="STEP", help="step whose score is the reward, or `mean` (default: mean)")
+    parser.add_argument(
+        "--reward", metavar="STEP", help="step whose score is the reward, or `mean` (default: the task's, else mean)"
+    )
     parser.add_argument("--sandbox", default="auto", help="where envs run (default: %(default)s)")
 
 
@@ -27,7 +29,7 @@ def main(arguments: argparse.Namespace) -> int:
     if importlib.util.find_spec("rich") is None:
         print("agent-env play: this needs the package 'rich': pip install 'agent-env[openenv]'", file=sys.stderr)
         return 2
-    from agent_env.authoring.table import Table, TaskNotFound, find_task
+    from agent_env.authoring.table import CannotPlay, Table, find_task
     from agent_env.authoring.terminal import Terminal
     from agent_env.bundle import BundleError
     from agent_env.bundle.resolve import resolve_bundle
@@ -42,7 +44,7 @@ def main(arguments: argparse.Namespace) -> int:
     except EpisodeFailed as failed:
         print(f"agent-env play: the episode failed ({failed.reason}): {failed}", file=sys.stderr)
         return 1
-    except (BundleError, SandboxError, TaskNotFound) as error:
+    except (BundleError, SandboxError, CannotPlay) as error:
         print(f"agent-env play: {error}", file=sys.stderr)
         return 2
     except (EOFError, KeyboardInterrupt):

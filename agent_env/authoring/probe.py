@@ -61,13 +61,17 @@ def main(arguments: argparse.Namespace) -> int:
     from agent_env.sandbox.interface import SandboxError
     from agent_env.training.miles.rows import RowsError
 
-    logging.getLogger("agent_env").setLevel(logging.ERROR)  # the report says it all
+    logger = logging.getLogger("agent_env")
+    level = logger.level
+    logger.setLevel(logging.ERROR)  # the report says it all
     try:
         return asyncio.run(_probe(arguments))
     except asyncio.CancelledError:
         return 130
     except (OracleError, BundleError, SandboxError, RowsError, ValueError, RuntimeError) as error:
         return _complain(str(error))
+    finally:
+        logger.setLevel(level)
 
 
 async def _probe(arguments: argparse.Namespace) -> int:

@@ -14,27 +14,27 @@ from agent_env.bundle.problems import closest
 from agent_env.episode import Episode, Outcome, Prompt, Reward, Tool, ToolResult
 from agent_env.sandbox.choose import make_sandbox
 
-__all__ = ["Table", "TaskNotFound", "find_task"]
+__all__ = ["CannotPlay", "Table", "find_task"]
 
 CALL_SECONDS = 600.0
 
 
-class TaskNotFound(Exception):
-    """The bundle has no such task that can be played; str() is one line."""
+class CannotPlay(Exception):
+    """There is no such task, or it can't be played so; str() is one line."""
 
 
 def find_task(bundle: Bundle, name: str | None) -> Task:
-    """The task of that name; None: the first. Raises TaskNotFound."""
+    """The task of that name; None: the first. Raises CannotPlay."""
     tasks = bundle.splits["all"].tasks
     for task in tasks:
         if name in (None, task.name, task.id):
             return task
     for left_out in bundle.left_out:
         if name in (None, left_out.name):
-            raise TaskNotFound(f"{left_out.name} can't be played: {left_out.why}")
+            raise CannotPlay(f"{left_out.name} can't be played: {left_out.why}")
     if name is None:
-        raise TaskNotFound(f"{bundle.name} has no task")
-    raise TaskNotFound(f"{bundle.name} has no task {name!r}; {closest(name, [task.name for task in tasks], 'tasks')}")
+        raise CannotPlay(f"{bundle.name} has no task")
+    raise CannotPlay(f"{bundle.name} has no task {name!r}; {closest(name, [task.name for task in tasks], 'tasks')}")
 
 
 class Table:
@@ -45,13 +45,16 @@ class Table:
     """
 
     def __init__(self, task: Task, bundle: Bundle, sandbox: str, reward: str | None) -> None:
-        """reward: a step id, or `mean`; None: the task's own, or the mean. Raises SandboxError."""
-        how: Reward = mean if reward == "mean" else reward
-        if reward is None:
-            how = task.reward_step or mean
-        self._runner = asyncio.Runner()
-        self._sandbox = make_sandbox(sandbox, envs=[bundle.envs[name] for name in task.env_ids])
+        """reward: a step id, or `mean`; None: the task's own, or the mean. Raises SandboxError, CannotPlay."""
+        if reward is not None and reward != "mean" and reward not in task.scores:
+            raise CannotPlay(f"{task.name} gives no score {reward!r}; it gives {', '.join(task.scores)}")
+        how: Reward = mean if reward == "mean" else reward or task.reward_step or mean
+        try:
+            self._sandbox = make_sandbox(sandbox, envs=[bundle.envs[name] for name in task.env_ids])
+        except ValueError as error:
+            raise CannotPlay(str(error)) from error
         self._episode = Episode(task, bundle, self._sandbox, episode_id=f"play-{uuid.uuid4().hex[:8]}", reward=how)
+        self._runner = asyncio.Runner()
         self.task = task
 
     def __enter__(self) -> Self:

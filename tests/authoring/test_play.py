@@ -79,6 +79,32 @@ def test_a_task_or_bundle_that_is_not_there_is_told_in_a_line(bundle: Path) -> N
     assert done.stderr.startswith("agent-env play: guessing has no task 'lowe'; ")
     assert "'low'" in done.stderr
     assert play("nowhere").returncode == 2
+    assert "it gives score" in play(bundle, "--reward", "total").stderr
+    assert "sandbox 'vm' is not known" in play(bundle, "--sandbox", "vm").stderr
+
+
+def test_ctrl_c_ends_a_call_that_takes_long() -> None:
+    command = [sys.executable, "-m", "agent_env.cli", "play", "terminal-v1"]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    assert process.stdin is not None
+    try:
+        process.stdin.write('bash {"command": "sleep 54321"}\n')
+        process.stdin.flush()
+        deadline = time.monotonic() + 60
+        while not (
+            sleeping := [p for p in psutil.Process(process.pid).children(recursive=True) if p.name() == "sleep"]
+        ):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=60)
+        assert (process.returncode, error) == (130, "\nleft; nothing was scored\n")
+        assert psutil.wait_procs(sleeping, timeout=10)[1] == []
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def test_ctrl_c_on_a_terminal_leaves_nothing_behind(bundle: Path) -> None:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from agent_env.authoring.new import write_bundle
@@ -129,6 +134,26 @@ def test_an_oracle_that_cannot_be_loaded_is_told(bundle: Path, capsys: pytest.Ca
     (bundle / "oracle.py").write_text("POLICIES = 3")
     assert main(["probe", str(bundle)]) == 2
     assert "it must define POLICIES" in capsys.readouterr().err
+
+
+@pytest.mark.integration
+def test_ctrl_c_leaves_nothing_behind(bundle: Path) -> None:
+    change(bundle / "envs" / "guess" / "server.py", "self.guesses.append(number)", "import time; time.sleep(54321)")
+    command = [sys.executable, "-m", "agent_env.cli", "probe", str(bundle)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT.parent)
+    try:
+        deadline = time.monotonic() + 60
+        while sum(p.name().startswith("env-") for p in psutil.Process(process.pid).children(recursive=True)) < 4:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        children = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=60)
+        assert (process.returncode, error) == (130, "")
+        assert psutil.wait_procs(children, timeout=10)[1] == []
+    finally:
+        process.kill()
+        process.communicate()
 
 
 @pytest.mark.soak
