@@ -7,10 +7,10 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 
 from agent_env.authoring.chance import random_policy
 from agent_env.bundle import Bundle
+from agent_env.episode.scores import reward_named
 from agent_env.evaluate.models import SessionServer
 from agent_env.loopback import serving
 from agent_env.openenv import build_app
@@ -23,7 +23,7 @@ from agent_env.training.session_server.app import build_session_app
 from agent_env.training.session_server.engines import ScriptedEngine
 from agent_env.training.types import RolloutResult, ServerSettings, Status
 
-__all__ = ["NO_OP", "RANDOM", "UNTRAINED", "Play", "mean", "play_all"]
+__all__ = ["NO_OP", "RANDOM", "UNTRAINED", "Play", "play_all"]
 
 NO_OP, RANDOM = "no-op", "random"
 UNTRAINED: Mapping[str, Policy] = {NO_OP: end_turn, RANDOM: random_policy}
@@ -51,11 +51,6 @@ class Play:
     """Calls that were answered with an error of any kind."""
 
 
-def mean(scores: Mapping[str, float]) -> float:
-    """The mean of a task's scores: what `--reward mean` stands for."""
-    return fmean(scores.values())
-
-
 async def play_all(
     bundle: Bundle,
     policies: Mapping[str, Policy],
@@ -72,8 +67,7 @@ async def play_all(
 
     Raises what build_app raises, and RowsError.
     """
-    how = mean if reward == "mean" else reward
-    app = build_app(bundle, max_concurrent_envs=concurrency, reward=how, sandbox=sandbox)
+    app = build_app(bundle, max_concurrent_envs=concurrency, reward=reward_named(reward), sandbox=sandbox)
     engines = {name: ScriptedEngine(policy) for name, policy in policies.items()}
     async with serving(app) as url, serving(build_session_app(engines)) as sessions:
         with tempfile.TemporaryDirectory(prefix="agent-env-probe-") as folder:

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from agent_env.authoring.plays import mean
 from agent_env.bundle import Bundle, Task
 from agent_env.bundle.problems import closest
-from agent_env.episode import Episode, Outcome, Prompt, Reward, Tool, ToolResult
+from agent_env.episode import Episode, Outcome, Prompt, Tool, ToolResult
+from agent_env.episode.scores import reward_named
 from agent_env.sandbox.choose import make_sandbox
 
 __all__ = ["CannotPlay", "Table", "find_task"]
@@ -48,7 +48,7 @@ class Table:
         """reward: a step id, or `mean`; None: the task's own, or the mean. Raises SandboxError, CannotPlay."""
         if reward is not None and reward != "mean" and reward not in task.scores:
             raise CannotPlay(f"{task.name} gives no score {reward!r}; it gives {', '.join(task.scores)}")
-        how: Reward = mean if reward == "mean" else reward or task.reward_step or mean
+        how = reward_named(reward or task.reward_step or "mean")
         try:
             self._sandbox = make_sandbox(sandbox, envs=[bundle.envs[name] for name in task.env_ids])
         except ValueError as error:

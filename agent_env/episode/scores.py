@@ -8,12 +8,23 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
-__all__ = ["Reward", "aggregate", "as_score", "reward_of"]
+__all__ = ["Reward", "aggregate", "as_score", "mean", "reward_named", "reward_of"]
 
 Reward = str | Callable[[Mapping[str, float]], float] | None
 """How the scores of a task, by step id, make its reward: a step id, a function, or None for the only score there is."""
+
+
+def mean(scores: Mapping[str, float]) -> float:
+    """The mean of a task's scores."""
+    return fmean(scores.values())
+
+
+def reward_named(name: str | None) -> Reward:
+    """The reward that a command line's `--reward` names: `mean` is the mean of all scores, anything else a step id."""
+    return mean if name == "mean" else name
 
 
 def as_score(value: Any) -> float:

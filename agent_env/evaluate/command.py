@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     envs = parser.add_argument_group("envs")
     envs.add_argument("--token-var", metavar="VAR", help="environment variable that holds the server's token")
     envs.add_argument("--sandbox", default="auto", help="where a bundle's envs run (default: %(default)s)")
-    envs.add_argument("--reward", metavar="STEP", help="the step whose score is the reward, where there are several")
+    envs.add_argument("--reward", metavar="STEP", help="where there are several scores: which is the reward, or `mean`")
     envs.add_argument("--traces", action="store_true", help="keep every episode's events in the run's folder")
     for name, default, text in (
         ("reset-timeout", 1800.0, "waiting for room and the deploy"),
@@ -94,6 +94,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 async def _run(arguments: argparse.Namespace) -> int:
+    from agent_env.episode.scores import reward_named
     from agent_env.evaluate.models import Endpoint, Model, SessionServer, scripted
     from agent_env.evaluate.run import EvalRun, Interrupted
     from agent_env.evaluate.sources import served
@@ -120,7 +121,7 @@ async def _run(arguments: argparse.Namespace) -> int:
                     arguments.source,
                     max_concurrent_envs=arguments.concurrency,
                     sandbox=arguments.sandbox,
-                    reward=arguments.reward,
+                    reward=reward_named(arguments.reward),
                     traces=run.folder / "traces" if arguments.traces else None,
                 )
             )

@@ -13,6 +13,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from agent_env.bundle import BundleError
+from agent_env.episode.scores import reward_named
 from agent_env.monitor.episode_log import JsonLines
 from agent_env.openenv.app import build_app
 from agent_env.openenv.patience import HeadTimeoutProtocol
@@ -43,7 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="VAR",
         help="environment variable that holds the token clients must send (default: no token)",
     )
-    parser.add_argument("--reward", metavar="STEP", help="step whose score is the reward, where a task gives several")
+    parser.add_argument(
+        "--reward",
+        metavar="STEP",
+        help="where a task gives several scores: the step whose score is the reward, or `mean` of them all",
+    )
     parser.add_argument("--sandbox", default="auto", choices=KINDS, help="where envs run (default: %(default)s)")
     parser.add_argument(
         "--warm", type=int, metavar="N", help="fresh envs kept ready of each kind (default: as the sandbox needs)"
@@ -111,7 +116,7 @@ def _app(arguments: argparse.Namespace) -> FastAPI:
         _source(arguments.bundle),
         max_concurrent_envs=arguments.max_concurrent_envs,
         token=_token(arguments.token_var),
-        reward=arguments.reward,
+        reward=reward_named(arguments.reward),
         sandbox=arguments.sandbox,
         warm=arguments.warm,
         call_timeout=arguments.call_timeout,

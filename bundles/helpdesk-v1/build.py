@@ -89,8 +89,8 @@ def task(split: str, index: int) -> dict[str, Any]:
     drawn += [ticket for ticket, _, _ in requests]
     draw.shuffle(drawn)
     tickets = [{"id": f"T-{101 + place}", **ticket} for place, ticket in enumerate(drawn)]
-    question, answer = _question(draw, tickets, people, seed["companies"])
-    tags = {"directory": str(number), "requests": "+".join(sorted(kinds))}
+    kind, question, answer = _question(draw, tickets, people, seed["companies"])
+    tags = {"question": kind, "changes": str(len(allowed))}
     return {"name": f"{split}-{index:03d}", "tags": tags, "steps": _steps(number, tickets, allowed, question, answer)}
 
 
@@ -149,7 +149,8 @@ def _question(
     tickets: list[dict[str, str]],
     people: dict[str, dict[str, str]],
     companies: list[dict[str, str]],
-) -> tuple[str, str]:
+) -> tuple[str, str, str]:
+    """Its kind, the question, the answer."""
     company_of = {company["name"]: company for company in companies}
     senders = {ticket["id"]: people.get(ticket["sender"].partition("<")[2].rstrip(">")) for ticket in tickets}
     kind = draw.choice(sorted(QUESTIONS))
@@ -161,7 +162,7 @@ def _question(
         answer = company_of[person["company"]]["account_manager"]
     else:
         answer = str(sum(company_of[p["company"]]["plan"] == "gold" for p in senders.values() if p))
-    return QUESTIONS[kind].format(ticket=ticket), answer
+    return kind, QUESTIONS[kind].format(ticket=ticket), answer
 
 
 def _steps(

@@ -6,7 +6,6 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ import pytest
 from agent_env.authoring.oracle import load_oracle
 from agent_env.authoring.script import Moves, answer, call, scripted
 from agent_env.bundle import BundleError
+from agent_env.episode.scores import mean
 from agent_env.openenv import build_app
 from agent_env.training.policies import Reply
 from tests.bundles.rollouts import play, results
@@ -22,10 +22,6 @@ pytestmark = pytest.mark.integration
 
 HELPDESK = Path(__file__).parents[2] / "bundles" / "helpdesk-v1"
 ORACLE = load_oracle(HELPDESK).policies["oracle"]
-
-
-def mean(scores: Any) -> float:
-    return fmean(scores.values())
 
 
 def first_task() -> dict[str, Any]:

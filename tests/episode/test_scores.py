@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_env.episode.scores import aggregate, as_score, reward_of
+from agent_env.episode.scores import aggregate, as_score, reward_named, reward_of
 
 
 class Scalar:
@@ -145,3 +145,9 @@ def test_the_reward_function_cannot_change_the_scores() -> None:
 def test_no_scores_make_no_reward_by_themselves() -> None:
     with pytest.raises(ValueError, match=r"0 scores \(none\)"):
         reward_of({}, None)
+
+
+def test_a_command_line_names_the_mean_or_a_step() -> None:
+    assert reward_named(None) is None
+    assert reward_named("score") == "score"
+    assert reward_of({"a": 1.0, "b": 0.5}, reward_named("mean")) == 0.75
