@@ -121,6 +121,8 @@ async def _probe(arguments: argparse.Namespace) -> int:
             f"{bundle.name}, split {split}: {count} of {len(tasks)} tasks, each {arguments.plays} times by each policy"
         )
         _report(Console(), said, summaries, findings, oracle.best)
+        slowest = max(plays, key=lambda play: play.seconds)
+        print(f"slowest: {slowest.task} by {slowest.policy}, {slowest.seconds:.2f} s")
     return 1 if findings else 0
 
 

@@ -86,6 +86,7 @@ def test_a_documented_policy_that_there_is_not_is_found() -> None:
 
 def test_an_oracle_whose_calls_fail_is_found() -> None:
     assert kinds([*SOUND, play("oracle", 0, 1.0, errors=2)]) == ["oracle"]
+    assert kinds([*SOUND, play("random", 0, 0.2, errors=2), play("greedy", 0, 0.5, errors=1)]) == []
 
 
 def test_without_an_oracle_nothing_is_held_against_one() -> None:

@@ -68,6 +68,12 @@ def test_a_line_is_read_by_the_fields_type(schema: dict[str, Any], line: str, va
     assert (found, type(found)) == (value, type(value))
 
 
+def test_an_empty_line_leaves_an_optional_field_out_and_is_a_required_texts_value() -> None:
+    field = {"type": "string"}
+    assert filled({"properties": {"a": field, "b": field}, "required": ["a"]}, "", "")[0] == {"a": ""}
+    assert filled({"properties": {"a": {"type": "integer"}}, "required": ["a"]}, "", "1")[2] == ["integer, not ''"]
+
+
 @pytest.mark.parametrize(
     ("schema", "line"),
     [({"enum": ["low"]}, "high"), ({"type": "array"}, "1, 2"), ({"type": "object"}, "[]"), ({"type": "null"}, "0")],
