@@ -19,7 +19,6 @@ neither
 from __future__ import annotations
 
 import array
-import asyncio
 import gc
 import io
 import os
@@ -60,6 +59,8 @@ def serve(env_class: type[Env]) -> None:
     else:
         _serve_tcp(reactor, App(service), os.environ.get("MCP_HOST", "0.0.0.0"), os.environ.get("MCP_PORT", "18765"))
     if service.waits:
+        import asyncio  # which an env without async methods is spared: 0.7 MiB of each of its episodes
+
         loop = asyncio.new_event_loop()
         reactor.attach(loop)
         loop.run_forever()

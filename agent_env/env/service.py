@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import inspect
 import sys
@@ -62,7 +61,11 @@ class Service:
         methods += [getattr(env, DATA_OPERATIONS[operation]) for operation in self.operations]
         self.waits = any(inspect.iscoroutinefunction(inspect.unwrap(method)) for method in methods)
         """Whether any method is `async`; if not, no coroutine of this class ever suspends."""
-        self._turn = asyncio.Lock() if self.waits else contextlib.nullcontext()
+        self._turn: contextlib.AbstractAsyncContextManager[None] = contextlib.nullcontext()
+        if self.waits:
+            import asyncio  # as in server.py: only where it is needed
+
+            self._turn = asyncio.Lock()
 
     def _add(self, method: Callable[..., Any], mark: ToolMark | ExtensionMark) -> None:
         arguments = arguments_of(method.__func__)  # type: ignore[attr-defined]  # a bound method's
@@ -128,14 +131,21 @@ class Service:
                 return _result(await self._finish(tool.method(**bound)))
             except ToolError as error:
                 return ToolResult(str(error) or "the tool failed", is_error=True)
-            except asyncio.CancelledError:
-                task = asyncio.current_task()
-                if task is not None and task.cancelling():
-                    raise
-                return ToolResult(f"{name} was cancelled", is_error=True)  # by the tool itself, not by its caller
             except Exception as error:
                 log_failure(f"tool {name}")
                 return ToolResult(str(error) or type(error).__name__, is_error=True)
+            except BaseException as error:
+                if not self._cancelled_itself(error):
+                    raise
+                return ToolResult(f"{name} was cancelled", is_error=True)
+
+    def _cancelled_itself(self, error: BaseException) -> bool:
+        """Whether a tool ended by a cancellation that its caller knows nothing of."""
+        asyncio = sys.modules.get("asyncio")  # without it, nothing is cancelled
+        if asyncio is None or not isinstance(error, asyncio.CancelledError):
+            return False
+        task = asyncio.current_task() if self.waits else None
+        return task is None or not task.cancelling()
 
     async def call_extension(self, name: str, arguments: dict[str, Any]) -> Any:
         """What the operation, one of `extensions`, returns ({"ok": true} for None). Raises Refused, and whatever else

@@ -19,7 +19,8 @@ from agent_env.sandbox.process.waiting import finish, readable
 __all__ = ["PRELOADED", "Verifiers"]
 
 PRELOADED = (
-    "asyncio", "json", "http.client", "urllib.request", "inspect", "random", "re", "math", "agent_env.env.client",
+    "asyncio", "json", "http.client", "urllib.request", "encodings.idna", "inspect", "random", "re", "math",
+    "agent_env.env.client",
     "httpx", "httpcore._backends.anyio", "httpcore._backends.auto", "h11", "anyio._backends._asyncio", "pydantic",
     "mcp", "mcp.client.streamable_http", "agentenv_protocol.client",
 )  # fmt: skip

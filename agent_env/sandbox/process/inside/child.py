@@ -14,7 +14,7 @@ import types
 from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
-from . import confine, verify
+from . import confine
 from .settings import Settings, Spawn
 
 __all__ = ["NAMES_AT_ONCE", "run_child"]
@@ -48,6 +48,8 @@ def run_child(
         confine.confine_child(settings, spawn, sock)
         _prepare(settings, spawn)
         if spawn.role == "verifier":
+            from . import verify  # its asyncio, ssl and logging would cost every env 0.7 MiB
+
             verify.serve(sock)
         else:
             _run_env(settings, spawn, code, sock)

@@ -76,16 +76,17 @@ def _turn(number: int, data: Mapping[str, Any]) -> Turn:
 def serve(sock: socket.socket) -> None:
     with sock.makefile("rb") as lines:
         task = json.loads(lines.readline())
-    try:
-        rows = _run(task)
-        reply = json.dumps({"rows": rows}, allow_nan=False)
-    except BaseException as error:
-        traceback.print_exc()
-        reply = json.dumps({"error": _describe(error, task["filename"])})
-    sock.sendall(reply.encode() + b"\n")
+    with asyncio.Runner() as runner:
+        try:
+            rows = _run(task, runner)
+            reply = json.dumps({"rows": rows}, allow_nan=False)
+        except BaseException as error:
+            traceback.print_exc()
+            reply = json.dumps({"error": _describe(error, task["filename"])})
+        sock.sendall(reply.encode() + b"\n")  # now: this process is ended then, and need not tidy up
 
 
-def _run(task: Mapping[str, Any]) -> Sequence[Any]:
+def _run(task: Mapping[str, Any], runner: asyncio.Runner) -> Sequence[Any]:
     source, filename = task["code"], task["filename"]
     module = types.ModuleType("verify")
     module.__file__ = filename
@@ -101,7 +102,7 @@ def _run(task: Mapping[str, Any]) -> Sequence[Any]:
         result = verify(task["mcp_url"], **wanted)
         return await result if inspect.isawaitable(result) else result
 
-    rows = asyncio.run(call())
+    rows = runner.run(call())
     if not isinstance(rows, (list, tuple)) or not all(isinstance(row, Mapping) for row in rows):
         raise TypeError(f"verify() returned {type(rows).__name__}, not a list of rows (dicts)")
     return [dict(row) for row in rows]
