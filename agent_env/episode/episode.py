@@ -190,7 +190,8 @@ class Episode:
     async def _score(self, step: Verifier) -> None:
         live = self._stage.probed(step)
         try:
-            await self._scorer.run(step, live, self._replies)
+            work = self._scorer.run(step, live, self._replies)
+            await (work if live is None else live.while_alive(work))
         except (Unscorable, VerifierFailed, PeerError, SandboxError, EnvRefused) as error:
             # A verifier fails when its env is gone; only the env's end says which of the two went wrong.
             lost = await live.why_lost(0.05) if live is not None else None

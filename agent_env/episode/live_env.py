@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from agent_env.bundle.model import EnvSpec
 from agent_env.episode.env_client import EnvClient
 from agent_env.episode.tool_access import DEFAULT_ROLE, EXTENSIONS, ToolAccess, hidden_by_default
 from agent_env.episode.types import Tool
-from agent_env.sandbox.interface import EnvInstance
+from agent_env.sandbox.interface import EnvInstance, EnvLost
 
 __all__ = ["LiveEnv"]
 
@@ -72,6 +73,21 @@ class LiveEnv:
         except TimeoutError:
             pass
         return self.lost
+
+    async def while_alive(self, work: Coroutine[Any, Any, None]) -> None:
+        """Await work that needs the env, but not for long once the env has ended: then raises EnvLost."""
+        task, ended = asyncio.create_task(work), asyncio.create_task(self._ended.wait())
+        try:
+            await asyncio.wait((task, ended), return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                await asyncio.wait((task,), timeout=NEWS_SECONDS)
+            if not task.done():
+                raise EnvLost(self.lost or "the env ended")
+            await task
+        finally:
+            task.cancel()
+            ended.cancel()
+            await asyncio.gather(task, ended, return_exceptions=True)
 
     def described(self, problem: str) -> str:
         """A problem with this env, with its name and the end of what it printed."""

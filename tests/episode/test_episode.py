@@ -172,6 +172,25 @@ async def test_dead_env_cannot_be_scored(make: Make, sandbox: FakeSandbox, heard
     assert heard.kinds[-1] == "closed"
 
 
+async def test_a_verifier_does_not_go_on_waiting_for_an_env_that_died(make: Make, sandbox: FakeSandbox) -> None:
+    ended = asyncio.Event()
+
+    async def waits_for_ever(instance: EnvInstance, verification: Verification) -> Any:
+        try:
+            sandbox.instance.die("killed by signal 9")
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    sandbox.verifies = waits_for_ever
+    episode = make()
+    await episode.start()
+    with pytest.raises(EpisodeFailed, match="killed by signal 9") as failed:
+        await asyncio.wait_for(episode.end_turn("done"), 20)  # verify_timeout is 60
+    assert failed.value.reason is Failure.ENV_LOST
+    assert ended.is_set()
+
+
 @pytest.mark.parametrize(
     ("rows", "why"),
     [
