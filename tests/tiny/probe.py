@@ -28,6 +28,8 @@ def main(rows: Path, folder: str) -> None:
         ids, learnt = encode(tokenizer, days.question(day, messages), days.expert(day), tools)
         own.append(tokenizer.decode([token for token, mine in zip(ids, learnt, strict=True) if mine]))
         replies.append(own[-1].partition("<|im_end|>")[0])
+    chat = [{"role": "user", "content": "Q"}, *days.expert(drawn[0])]
+    chat[1]["tool_calls"][0]["function"]["arguments"] = {"schedule": [0]}
     served = {json.loads(json.dumps(row[0][-1]["content"])) for row in read_rows(rows)}
     print(
         json.dumps(
@@ -38,6 +40,7 @@ def main(rows: Path, folder: str) -> None:
                 "own turns": sorted({turn.count("<|im_end|>") for turn in own}),
                 "expert": fmean(map(days.score, drawn, replies)),
                 "as served": sum(days.prompt(day) in served for day in drawn),
+                "markup": tokenizer.apply_chat_template(chat[:3], tokenize=False, add_generation_prompt=True),
                 "parsed": parsed(replies[0], tools)["tool_calls"][0]["function"]["name"],
                 "not offered": parsed(replies[0].replace("submit_schedule", "other"), tools)["tool_calls"],
                 "garbage": [days.score(drawn[0], garbage) for garbage in ("", "<tool_call>{", "<tool_call>[1]")],

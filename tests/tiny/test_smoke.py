@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -92,11 +93,17 @@ def test_the_model_is_shown_and_taught_what_miles_shows_it(python: Path, rows: P
     told = json.loads(torch_run(python, Path(__file__).with_name("probe.py"), rows, untrained))
     assert told.pop("expert") > 0.75
     assert told.pop("prompt tokens") < 400
+    note, heard = (re.search(pattern, told["markup"])[0] for pattern in (r"Buy in .*\.", r"Accepted: .* to do\."))  # type: ignore[index]
     assert told == {
         "round trip": True,
         "split numbers": [],
         "own turns": [2],
         "as served": 0,
+        "markup": (
+            "<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n" + note + "\n<tool_call>\n"
+            '{"name": "submit_schedule", "arguments": {"schedule": [0]}}\n</tool_call><|im_end|>\n'
+            "<|im_start|>user\n<tool_response>\n" + heard + "\n</tool_response><|im_end|>\n<|im_start|>assistant\n"
+        ),
         "parsed": "submit_schedule",
         "not offered": None,
         "garbage": [0.0, 0.0, 0.0],
