@@ -36,7 +36,7 @@ class Terminal:
         self._console.rule(escape(table.task.id))
         self._show_prompt(table.prompt, None)
         self._show_tools(table.tools)
-        lost_prompt = table.prompt
+        before = table.prompt
         while True:
             chosen = self._choose(table.tools)
             if chosen is None:
@@ -52,9 +52,9 @@ class Terminal:
             if isinstance(after, Outcome):
                 self._show_outcome(after)
                 return 0
-            self._show_prompt(after, lost_prompt)
+            self._show_prompt(after, before)
             self._show_tools(table.tools)
-            lost_prompt = after
+            before = after
 
     def _choose(self, tools: tuple[Tool, ...]) -> tuple[Tool, dict[str, Any]] | None:
         """What is called next, with its arguments; None: nothing yet."""
