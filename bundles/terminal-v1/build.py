@@ -24,7 +24,7 @@ EACH = {"train": 10, "eval": 5}
 
 SYSTEM_PROMPT = """\
 You work in a shell, with the tool bash; each call is a new one that starts in /app. The files of your task are in \
-/app/work, and all paths in it are meant from there. bash, the usual commands and python3 are there; there is no \
+/app/job, and all paths in it are meant from there. bash, the usual commands and python3 are there; there is no \
 network. Do what is asked, check it, and then call end_turn."""
 
 
@@ -43,7 +43,7 @@ def task(name: str, family: str, drawn: Drawn) -> dict[str, Any]:
             "type": "load_artifact",
             "sandbox_name": "box",
             "artifact_id": name,
-            "destination_path": "/app/work",
+            "destination_path": "/app/job",
         },
         {"id": "agent", "type": "deploy_agent", "sandbox_name": "box"},
         {"id": "ask", "type": "prompt_agent", "system_prompt": SYSTEM_PROMPT, "prompt": drawn.prompt},
@@ -51,7 +51,7 @@ def task(name: str, family: str, drawn: Drawn) -> dict[str, Any]:
             "id": "score",
             "type": "verify_sandbox",
             "sandbox_name": "box",
-            "base_dir": "/app/work",
+            "base_dir": "/app/job",
             "shell_timeout_seconds": 20,
             "score_aggregator": "weighted_average",
             "criteria": drawn.criteria,

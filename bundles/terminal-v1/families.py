@@ -24,11 +24,11 @@ PEOPLE = ("Ada", "Ben", "Carla", "Dario", "Elif", "Farid", "Greta", "Hugo", "Ine
 class Drawn:
     prompt: str
     files: dict[str, str] = field(default_factory=dict)
-    """Path in /app/work -> content."""
+    """Path in /app/job -> content."""
     criteria: list[dict[str, Any]] = field(default_factory=list)
 
     def command(self, what: str, command: str, weight: float = 1.0) -> None:
-        """It must succeed, in /app/work."""
+        """It must succeed, in /app/job."""
         self.criteria.append({"type": "bash_cmd_succeeds", "criterion": what, "bash_cmd": command, "weight": weight})
 
     def python(self, what: str, condition: str, *, given: str, weight: float = 1.0) -> None:

@@ -78,14 +78,14 @@ COMMANDS = {
 
 
 def _play(prompt: str, *, well: bool) -> Moves:
-    yield call("bash", command="cd work && ls -R && head -5 *.* 2>/dev/null; true")
+    yield call("bash", command="cd job && ls -R && head -5 *.* 2>/dev/null; true")
     for beginning, (program, right, wrong) in COMMANDS.items():
         if prompt.startswith(beginning):
             code = f"cat > /tmp/asked <<'END'\n{prompt}\nEND\npython3 - <<'END'\n{right if well else wrong}{program}END"
-            yield call("bash", command=f"cd work\n{code}")
+            yield call("bash", command=f"cd job\n{code}")
     for program in PROGRAMS:
         if f"program `{program.name}` has" in prompt and well:
-            yield call("bash", command=f"cat > work/{program.name} <<'END'\n{program.source}END")
+            yield call("bash", command=f"cat > job/{program.name} <<'END'\n{program.source}END")
     yield answer("Done.")
 
 

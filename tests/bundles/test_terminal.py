@@ -56,7 +56,7 @@ def test_untouched_files_meet_only_the_criteria_that_take_away(family: str, tmp_
     """So that doing nothing is worth exactly 0, and nothing is worth more before than after. (Run here, unsandboxed:
     they are our own commands.)"""
     task = next(task for task in tasks() if task["tags"]["family"] == family)
-    os.symlink(TERMINAL / "artifacts" / task["name"], tmp_path / "work")
+    os.symlink(TERMINAL / "artifacts" / task["name"], tmp_path / "job")
     for row in task["steps"][-1]["criteria"]:
-        done = subprocess.run(["bash", "-c", row["bash_cmd"]], cwd=tmp_path / "work", capture_output=True, timeout=20)
+        done = subprocess.run(["bash", "-c", row["bash_cmd"]], cwd=tmp_path / "job", capture_output=True, timeout=20)
         assert (done.returncode == 0) == (row["weight"] < 0), row
