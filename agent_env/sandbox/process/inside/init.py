@@ -11,24 +11,31 @@ from __future__ import annotations
 import os
 from typing import NoReturn
 
-from . import linux
+from . import linux, pausing
 
-__all__ = ["be_init"]
-
-_SLEEP = ("/usr/bin/sleep", "/bin/sleep")
-_FOR_EVER = str((1 << 31) - 1)
+__all__ = ["be_init", "init_program"]
 
 
-def be_init(name: str) -> NoReturn:
+def init_program() -> int:
+    """A descriptor of what `be_init` executes; -1 where there is no such program."""
+    code = pausing.program()
+    if code is None:
+        return -1
+    fd = os.memfd_create("init", os.MFD_CLOEXEC)
+    os.write(fd, code)
+    return fd
+
+
+def be_init(name: str, program: int) -> NoReturn:
     """In a bare fork: wait to be killed, as a program that holds none of the fork server's memory, if there is one."""
     try:
         linux.die_with_parent()
-        linux.close_from(3)
         linux.ignore_children()  # which exec keeps, as it does the death with the parent
-        for sleep in _SLEEP:
-            if os.path.exists(sleep):
-                os.execve(sleep, (name, _FOR_EVER), {})
-        linux.name_process(name)
-        linux.wait_for_ever()
+        try:
+            os.execve(program, (name,), {})  # every other descriptor is closed by it
+        except OSError:  # no program for this processor, or memory may not be executed here (vm.memfd_noexec)
+            linux.close_from(3)
+            linux.name_process(name)
+            linux.wait_for_ever()
     finally:
         os._exit(1)

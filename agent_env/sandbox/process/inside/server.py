@@ -18,7 +18,7 @@ import types
 from typing import Any
 
 from . import child, confine, linux, passing, seccomp
-from .init import be_init
+from .init import be_init, init_program
 from .preload import Before, cache_bytecode, preload
 from .settings import Settings, Spawn
 
@@ -49,6 +49,7 @@ class ForkLoop:
         self._namespaces = settings.tier == "namespaces"
         self._own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         self._own_net = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        self._init = init_program()
         self._code: types.CodeType | None = None
         """The env's script, compiled once. It runs in children only."""
 
@@ -110,10 +111,12 @@ class ForkLoop:
                 if spawn.role != "verifier":
                     init = linux.bare_fork()
                     if init == 0:
-                        be_init(spawn.name)
+                        be_init(spawn.name, self._init)
             pid = os.fork()
             if pid == 0:
                 ours = (self._wake, self._woken, self._own_pids, self._own_net, self._control.detach())
+                if self._init >= 0:
+                    os.close(self._init)
                 child.run_child(self._settings, spawn, self._code, channel, log, doors, ours)
         except OSError as error:
             if init:
