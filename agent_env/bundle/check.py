@@ -29,12 +29,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    logging.getLogger("agent_env.bundle").setLevel(logging.ERROR)  # the report says it all
+    logger = logging.getLogger("agent_env.bundle")
+    level = logger.level
+    logger.setLevel(logging.ERROR)  # the report says it all
     try:
         bundle = resolve_bundle(arguments.bundle)
     except BundleError as error:
         print(error, file=sys.stderr)
         return 2 if isinstance(error, BundleNotFound) else 1
+    finally:
+        logger.setLevel(level)
     for line in report(bundle, everything=arguments.all):
         print(line)
     if not bundle.splits["all"].tasks:
