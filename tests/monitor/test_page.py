@@ -18,7 +18,7 @@ from tests.monitor.browser import open_page
 from tests.monitor.test_traces import event
 
 TOKEN = "t0ken"
-LIVE, CAPACITY = 12, 16
+LIVE, CAPACITY = 64, 80
 
 
 def test_recent_forgets_old_episodes_and_bounds_texts() -> None:
