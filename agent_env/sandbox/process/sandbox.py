@@ -22,6 +22,7 @@ from agent_env.sandbox.process.cells import Cells
 from agent_env.sandbox.process.forkserver import ForkServer, ForkServerEnded
 from agent_env.sandbox.process.instance import ProcessEnv
 from agent_env.sandbox.process.layout import env_settings
+from agent_env.sandbox.process.pace import Pace
 from agent_env.sandbox.process.prepared import Prepared, prepare_env
 from agent_env.sandbox.process.tiers import choose_tier, describe
 from agent_env.sandbox.process.venvs import interpreter_for
@@ -55,6 +56,7 @@ class ProcessSandbox(Sandbox):
         self._closed = False
         self._prepared: dict[tuple[str, str], asyncio.Task[Prepared]] = {}
         self._live: set[ProcessEnv] = set()
+        self._pace = Pace()
         self._cells: Cells | None = None
         self._verifiers: Verifiers | None = None
 
@@ -72,7 +74,8 @@ class ProcessSandbox(Sandbox):
         for again in (True, False):
             prepared = await self._ready(env)
             try:
-                return await self._open(env, prepared.server, prepared.plain, prepared.tcp, "env", episode_id)
+                async with self._pace.turn():
+                    return await self._open(env, prepared.server, prepared.plain, prepared.tcp, "env", episode_id)
             except ForkServerEnded as error:
                 if not again:
                     raise DeployFailed(f"env {env.name!r} did not come up: {error}") from None
@@ -84,7 +87,7 @@ class ProcessSandbox(Sandbox):
         name = verification.filename
         try:
             await self._check_open()
-            async with asyncio.timeout(verification.timeout) as deadline:
+            async with self._pace.turn(), asyncio.timeout(verification.timeout) as deadline:
                 interpreter = await interpreter_for(env)
                 return await self._parts()[1].run(interpreter, verification, self._limits_of(env), connect)
         except TimeoutError:
