@@ -257,12 +257,12 @@ class Episode:
 
     async def _close(self) -> None:
         self.done = True
-        began = time.monotonic()
+        began, leaked = time.monotonic(), 0
         with self._doing("closing"):
             try:
-                await self._stage.close()
+                leaked = await self._stage.close()
             finally:
-                self._tell("closed", seconds=time.monotonic() - began)
+                self._tell("closed", seconds=time.monotonic() - began, leaked=leaked)
         self.phase = "closed"
 
     def _must_be_open(self) -> None:

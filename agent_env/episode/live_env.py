@@ -94,17 +94,22 @@ class LiveEnv:
         tail = self.instance.output.strip()[-TAIL_CHARACTERS:]
         return f"env {self.spec.name!r}: {problem}" + (f"; the end of its output:\n{tail}" if tail else "")
 
-    async def close(self) -> None:
-        """End the env and everything of it. Bounded; never raises for the env's doings."""
+    async def close(self) -> bool:
+        """End the env and everything of it. Bounded; never raises for the env's doings.
+
+        Returns whether all of it is gone; False: something may be left, which is logged.
+        """
         self._watcher.cancel()
         self.client.close()
         try:
             async with asyncio.timeout(KILL_SECONDS):
                 await self.instance.kill()
+            return True
         except TimeoutError:
             logger.error("env %s (%s) did not end within %g s", self.spec.name, self.instance.id, KILL_SECONDS)
         except Exception:
             logger.exception("ending env %s (%s) failed", self.spec.name, self.instance.id)
+        return False
 
     async def _watch(self) -> None:
         try:

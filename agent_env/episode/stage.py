@@ -118,10 +118,13 @@ class Stage:
                 if own is not None and own not in self._task.sandboxes:
                     await self._start_workspace(own, step, {})
 
-    async def close(self) -> None:
-        """End every env, in parallel and in bounded time. A deploy that comes through later ends at once."""
+    async def close(self) -> int:
+        """End every env, in parallel and in bounded time. A deploy that comes through later ends at once.
+
+        Returns how many could not be ended.
+        """
         self._closed = True
-        await asyncio.gather(*(live.close() for live in self.envs))
+        return (await asyncio.gather(*(live.close() for live in self.envs))).count(False)
 
     @asynccontextmanager
     async def asking(self, live: LiveEnv, step: BaseStep, timeout: float = STEP_SECONDS) -> AsyncIterator[LiveEnv]:

@@ -120,7 +120,7 @@ class Event:
     - `turn_ended`: {"turn", "response"}
     - `scored`: {"seconds", "reward", "scores"}
     - `failed`: {"reason", "message"}
-    - `closed`: {"seconds"}, the teardown's; always the last
+    - `closed`: {"seconds", "leaked"}, the teardown's, and how many envs it could not end; always the last
     """
 
     kind: str

@@ -34,14 +34,13 @@ _GAUGE_HELP = {
     "live": "Episodes that hold a slot, teardown included.",
     "waiting": "Sessions that wait for a slot.",
     "warm": "Fresh envs kept ready.",
-    "leaked": "Episodes whose teardown was given up.",
 }
 
 
 class Metrics:
     """Hears every episode's events; `text()` is what /metrics answers.
 
-    Args of the constructor: `gauges` gives any of capacity, live, waiting, warm, leaked; `tier` names the sandbox tier.
+    Args of the constructor: `gauges` gives any of capacity, live, waiting, warm; `tier` names the sandbox tier.
     """
 
     def __init__(self, gauges: Callable[[], Mapping[str, float]], tier: Callable[[], str]) -> None:
@@ -52,6 +51,7 @@ class Metrics:
         )
         self._errors = self._counter("tool_errors", "Tool calls answered with an error, by its kind.", "kind")
         self._calls = self._counter("tool_calls", "Tool calls.")
+        self._leaked = self._counter("leaked_envs", "Envs that could not be ended; something of them may be left.")
         self._wait = self._seconds("wait", "Seconds that sessions waited for a slot.")
         self._deploy = self._seconds("deploy", "Seconds from the start of a deploy to the first prompt.")
         self._call = self._seconds("call", "Seconds of a tool call.")
@@ -84,6 +84,7 @@ class Metrics:
             self._ended[event.episode_id] = data["reason"]
         elif event.kind == "closed":
             self._teardown.observe(data["seconds"])
+            self._leaked.inc(data.get("leaked", 0))
             # An episode that was neither scored nor failed was left by its client.
             self._episodes.labels(self._ended.pop(event.episode_id, "abandoned")).inc()
 

@@ -9,7 +9,7 @@ from agent_env.monitor.metrics import Metrics
 
 @pytest.fixture
 def metrics() -> Metrics:
-    return Metrics(lambda: {"capacity": 8, "live": 2, "waiting": 1, "warm": 0, "leaked": 0}, lambda: "namespaces")
+    return Metrics(lambda: {"capacity": 8, "live": 2, "waiting": 1, "warm": 0}, lambda: "namespaces")
 
 
 def samples(metrics: Metrics) -> dict[tuple[str, tuple[str, ...]], float]:
@@ -42,6 +42,12 @@ def test_tool_errors_are_counted_by_kind(metrics: Metrics, kind: ErrorKind) -> N
     found = samples(metrics)
     assert found["agent_env_tool_errors_total", (str(kind),)] == 1.0
     assert found["agent_env_tool_calls_total", ()] == 2.0
+
+
+def test_envs_that_could_not_be_ended_are_counted(metrics: Metrics) -> None:
+    assert samples(metrics)["agent_env_leaked_envs_total", ()] == 0
+    hear(metrics, "closed", seconds=30.0, leaked=2)
+    assert samples(metrics)["agent_env_leaked_envs_total", ()] == 2
 
 
 def test_gauges_are_read_at_scrape_time(metrics: Metrics) -> None:
