@@ -14,6 +14,7 @@ import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
@@ -82,7 +83,9 @@ def served(command: Sequence[str]) -> Iterator[tuple[str, int]]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     filled = [word.replace("{port}", str(port)) for word in command]
-    process = subprocess.Popen(filled, cwd="/", stdout=subprocess.DEVNULL, start_new_session=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # or the server would stay
+    log = tempfile.TemporaryFile()  # noqa: SIM115 (the others log every episode)
+    process = subprocess.Popen(filled, cwd="/", stdout=subprocess.DEVNULL, stderr=log, start_new_session=True)
     try:
         until = time.monotonic() + START_SECONDS
         while True:
@@ -91,7 +94,8 @@ def served(command: Sequence[str]) -> Iterator[tuple[str, int]]:
                 break
             except OSError:
                 if process.poll() is not None or time.monotonic() > until:
-                    raise RuntimeError(f"{filled[1]} did not start") from None
+                    log.seek(0)
+                    raise RuntimeError(f"{' '.join(filled)}: {log.read()[-2000:].decode()}") from None
                 time.sleep(0.05)
         yield f"http://127.0.0.1:{port}", process.pid
     finally:
@@ -103,6 +107,7 @@ def served(command: Sequence[str]) -> Iterator[tuple[str, int]]:
             process.wait()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
+        log.close()
 
 
 def many_files() -> None:
