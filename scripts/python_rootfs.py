@@ -30,6 +30,17 @@ LEFT_OUT = {
     "ensurepip",
     "lib2to3",
 }
+FOR_WHEELS = {
+    "libgcc_s.so.1",
+    "libstdc++.so.6",
+    "libm.so.6",
+    "libdl.so.2",
+    "librt.so.1",
+    "libutil.so.1",
+    "libpthread.so.0",
+    "libresolv.so.2",
+}
+"""What a compiled wheel may count on (manylinux, PEP 513), whether or not the interpreter needs it."""
 
 
 def make(root: Path, site_packages: Iterable[str]) -> None:
@@ -49,7 +60,7 @@ def make(root: Path, site_packages: Iterable[str]) -> None:
     copy(python, local / "bin" / version)
     for name in ("python", "python3"):
         (local / "bin" / name).symlink_to(version)
-    for library in shared_libraries([python, *root.rglob("*.so")]):
+    for library in shared_libraries([python, *root.rglob("*.so")]) | wheels_libraries():
         ours = library.is_relative_to(sys.base_prefix) and sys.base_prefix != "/usr"
         copy(library, local / "lib" / library.name if ours else root / str(library).lstrip("/"))
     for folder in ("tmp", "run", "proc", "sys", "dev", "etc", "home/env"):
@@ -68,6 +79,13 @@ def shared_libraries(binaries: Iterable[Path]) -> set[Path]:
     told = subprocess.run(["ldd", *map(str, binaries)], capture_output=True, text=True, check=False).stdout
     found = re.findall(r"=> (/\S+)", told) + re.findall(r"^\s+(/\S+) \(", told, re.MULTILINE)
     return {Path(path) for path in found}
+
+
+def wheels_libraries() -> set[Path]:
+    """Those of `FOR_WHEELS` that this machine has."""
+    told = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=True).stdout
+    ours = re.findall(r"^\s*(\S+) \(libc6,[^)]*\) => (\S+)$", told, re.MULTILINE)
+    return {Path(path) for name, path in ours if name in FOR_WHEELS}
 
 
 def copy(source: Path, target: Path) -> None:
