@@ -1,14 +1,15 @@
 """Make a small root filesystem of the Python that runs this: the interpreter and its standard library.
 
-    python3 scripts/python_rootfs.py ROOT [SITE_PACKAGES ...]
+    python3 scripts/python_rootfs.py ROOT [SITE_PACKAGES ...] [--programs NAME ...]
 
 The interpreter goes to ROOT/usr/local, the shared libraries that it loads go where the loader finds them, and what
-the given folders hold goes to its site-packages. There is no shell: a Dockerfile on top
-of it uses `RUN ["python3", ...]`.
+the given folders hold goes to its site-packages. There is no shell: a Dockerfile on top of it uses
+`RUN ["python3", ...]`, unless `sh` is among the programs of this machine that are copied to ROOT/bin.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
 import re
@@ -43,7 +44,7 @@ FOR_WHEELS = {
 """What a compiled wheel may count on (manylinux, PEP 513), whether or not the interpreter needs it."""
 
 
-def make(root: Path, site_packages: Iterable[str]) -> None:
+def make(root: Path, site_packages: Iterable[str], programs: Iterable[str]) -> None:
     version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     local = root / "usr/local"
     shutil.copytree(
@@ -60,7 +61,10 @@ def make(root: Path, site_packages: Iterable[str]) -> None:
     copy(python, local / "bin" / version)
     for name in ("python", "python3"):
         (local / "bin" / name).symlink_to(version)
-    for library in shared_libraries([python, *root.rglob("*.so")]) | wheels_libraries():
+    for program in programs:
+        copy(Path(shutil.which(program) or program), root / "bin" / program)
+    binaries = [python, *root.rglob("*.so"), *root.glob("bin/*")]
+    for library in shared_libraries(binaries) | wheels_libraries():
         ours = library.is_relative_to(sys.base_prefix) and sys.base_prefix != "/usr"
         copy(library, local / "lib" / library.name if ours else root / str(library).lstrip("/"))
     for folder in ("tmp", "run", "proc", "sys", "dev", "etc", "home/env"):
@@ -94,4 +98,9 @@ def copy(source: Path, target: Path) -> None:
 
 
 if __name__ == "__main__":
-    make(Path(sys.argv[1]), sys.argv[2:])
+    parser = argparse.ArgumentParser()
+    parser.add_argument("root", type=Path)
+    parser.add_argument("site_packages", nargs="*")
+    parser.add_argument("--programs", nargs="*", default=[])
+    given = parser.parse_args()
+    make(given.root, given.site_packages, given.programs)
