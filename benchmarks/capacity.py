@@ -3,8 +3,8 @@
     python benchmarks/capacity.py --rollouts 256 4096 65536
     python benchmarks/capacity.py --bundle bundles/my-bundle --turn-seconds 20 --turns 6 --cores 64 --memory 256
 
-Measured with `--sessions` live episodes: memory of each, and CPU seconds (of the server, its fork servers, all envs,
-and the client here) of one episode without calls, and of one call. The plan divides cores and memory of the hosts that
+Measured with `--sessions` live episodes: memory of each, and CPU time (of the server, its fork servers and all envs) of
+one episode without calls, and of one call. The plan divides cores and memory of the hosts that
 you mean to use by them, with a third of both left free. It assumes that cost grows linearly with episodes, as live.py
 finds up to 1,000.
 """
@@ -19,19 +19,27 @@ import time
 from pathlib import Path
 from typing import Any
 
-from common import GRIDSIM, add_json, available_mib, finish, machine, many_files, ours, served
+from common import GRIDSIM, add_json, available_mib, finish, machine, many_files, ours, processes, served
 
 from agent_env.openenv.client import Session
 
+CALLS = 20
 FREE = 1 / 3
 """Of cores and memory, for bursts: all rollouts of a step begin at once."""
 
 
-def cpu_seconds() -> float:
-    """Of the whole machine, since it started: only what runs meanwhile is charged to us, so let nothing else run."""
-    words = Path("/proc/stat").read_text().splitlines()[0].split()
-    user, nice, system, _, _, irq, soft = (int(word) for word in words[1:8])
-    return (user + nice + system + irq + soft) / os.sysconf("SC_CLK_TCK")
+def cpu_seconds(server: int) -> tuple[float, float]:
+    """Of the server's own process, and of it with its fork servers and all that they have forked and seen end."""
+    own, everything = 0.0, 0.0
+    for pid in (server, *processes(server)):
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        user, system, child_user, child_system = (int(word) / os.sysconf("SC_CLK_TCK") for word in fields[11:15])
+        own += user + system if pid == server else 0.0
+        everything += user + system + child_user + child_system
+    return own, everything
 
 
 async def episodes(url: str, count: int, calls: int, at_once: int) -> None:
@@ -68,17 +76,21 @@ async def held(url: str, count: int) -> float:
 
 
 def measure(bundle: Path, sessions: int) -> dict[str, float]:
-    with served(ours(sessions, bundle)) as (url, _):
+    with served(ours(sessions, bundle)) as (url, server):
         asyncio.run(episodes(url, 4, 1, 2))
         costs = {"MiB": asyncio.run(held(url, sessions))}
-        used = {}
-        for calls in (0, 20):
-            begun, started = cpu_seconds(), time.perf_counter()
+        own: dict[int, float] = {}
+        used: dict[int, float] = {}
+        for calls in (0, CALLS):
+            before = cpu_seconds(server)
             asyncio.run(episodes(url, sessions, calls, 8))
-            used[calls] = (cpu_seconds() - begun) / sessions
-            costs[f"episodes/s with {calls} calls"] = sessions / (time.perf_counter() - started)
-        costs["CPU ms an episode"] = 1000 * used[0]
-        costs["CPU ms a call"] = 1000 * (used[20] - used[0]) / 20
+            time.sleep(1)  # for the last envs to be gone
+            after = cpu_seconds(server)
+            own[calls], used[calls] = ((b - a) * 1000 / sessions for a, b in zip(before, after, strict=True))
+    costs["CPU ms an episode"] = used[0]
+    costs["CPU ms a call"] = (used[CALLS] - used[0]) / CALLS
+    costs["of the server, an episode"] = own[0]
+    costs["of the server, a call"] = (own[CALLS] - own[0]) / CALLS
     return costs
 
 
@@ -88,16 +100,17 @@ def plan(costs: dict[str, float], rollouts: int, options: argparse.Namespace) ->
     per_second = rollouts / seconds
     cores = per_second * (costs["CPU ms an episode"] + options.turns * costs["CPU ms a call"]) / 1000 / (1 - FREE)
     memory = rollouts * costs["MiB"] / 1024 / (1 - FREE)
-    # One server is one event loop, one core: the rest of an episode's cost is its envs'.
-    loops = math.ceil(per_second / (0.5 * costs["episodes/s with 0 calls"]))
-    hosts = max(math.ceil(cores / options.cores), math.ceil(memory / options.memory), loops, 1)
+    # A server is one event loop: it can use one core, whatever the host has.
+    busy = per_second * (costs["of the server, an episode"] + options.turns * costs["of the server, a call"]) / 1000
+    loops = math.ceil(busy / (1 - FREE))
+    hosts = max(math.ceil(cores / options.cores), math.ceil(memory / options.memory), 1)
     return {
         "rollouts": rollouts,
         "episodes/s": round(per_second, 1),
         "cores": math.ceil(cores),
         "memory GiB": math.ceil(memory),
-        "servers": loops,
         "hosts": hosts,
+        "servers": max(loops, hosts),
         "episodes a host": math.ceil(rollouts / hosts),
     }
 
