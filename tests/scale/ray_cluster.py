@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -29,8 +30,6 @@ def say(answer: Any) -> None:
 
 def replica_nodes() -> dict[str, str]:
     """Replica -> node, of those that run."""
-    details = serve.status().applications["agent-env"].deployments
-    assert details, "nothing is deployed"
     from ray.util.state import list_actors
 
     found = list_actors(filters=[("state", "=", "ALIVE")], limit=1000)
@@ -72,6 +71,7 @@ def main(capacity: int, port: int) -> None:
         serve.shutdown()
         ray.shutdown()
         cluster.shutdown()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def kill_node(worker: Any) -> int:
