@@ -29,7 +29,9 @@ pytestmark = pytest.mark.docker
 
 ROOT = Path(__file__).parents[2]
 GONE = 10.0
-"""Seconds. Some 2 on a quiet machine; what is checked is that all goes, without a restart."""
+"""Seconds. With 64 envs live on 2 cores, the processes were gone in 0.5 to 1.0 s, and the containers in 1.8 s when they
+were removed on a quiet machine, in 2.3 to 3 s when it did other work. What is checked is that all goes, without a
+restart."""
 
 
 class Victim:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 __all__ = ["Leftover", "find", "remove"]
 
 THREADS = 8
+"""Removals at a time. What a removal takes is the engine's own CPU time: 40 ms a container (Docker 20.10), of which 30
+go into the end of its processes, whoever brings that about. One run each, 64 containers on 2 cores: 1.8 s with 8
+threads, 1.9 s with 4 and 2.5 s with 64; 1.9 s with 8 that first waited 0.4 s for envs to end by themselves."""
 
 
 @dataclass(frozen=True, slots=True)
