@@ -46,7 +46,12 @@ def waiting() -> Iterator[int]:
 
 def test_it_waits_and_collects_what_ends_below_it(waiting: int) -> None:
     assert Path(f"/proc/{waiting}/stat").read_text().rsplit(")", 1)[1].split()[0] == "S"
-    assert Path(f"/proc/{waiting}/task/{waiting}/children").read_text() == ""
+    children = Path(f"/proc/{waiting}/task/{waiting}/children")
+    for _ in range(1000):  # its child may not have been run yet
+        if not children.read_text():
+            break
+        time.sleep(0.01)
+    assert children.read_text() == ""
 
 
 def test_it_costs_next_to_no_memory(waiting: int) -> None:
