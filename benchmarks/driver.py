@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import time
 from collections import Counter, defaultdict
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from common import percentile
 from websockets.asyncio.client import ClientConnection, connect
 
-__all__ = ["ECHO", "GRIDSIM", "HELLO", "Call", "Game", "Report", "ask", "play", "step"]
+__all__ = ["ECHO", "GRIDSIM", "HELLO", "Call", "Game", "Report", "ask", "opened", "play", "step"]
 
 REPLY_SECONDS = 300.0
 
@@ -78,7 +80,9 @@ async def play(url: str, game: Game, *, sessions: int, episodes: int, think: flo
     return report
 
 
-async def _episode(url: str, game: Game, number: int, report: Report, think: float) -> None:
+@contextlib.asynccontextmanager
+async def opened(url: str, game: Game, number: int, report: Report) -> AsyncIterator[ClientConnection]:
+    """A session with its env deployed. Raises RuntimeError if the server refuses."""
     begun = time.perf_counter()
     address = url.replace("http", "ws", 1) + "/ws"
     async with connect(address, compression=None, proxy=None, open_timeout=60, max_size=None) as socket:
@@ -87,6 +91,12 @@ async def _episode(url: str, game: Game, number: int, report: Report, think: flo
         reply = await ask(socket, report, "reset", {"type": "reset", "data": task})
         if reply["data"].get("done"):
             raise RuntimeError(f"reset: {str(reply)[:150]}")
+        yield socket
+
+
+async def _episode(url: str, game: Game, number: int, report: Report, think: float) -> None:
+    begun = time.perf_counter()
+    async with opened(url, game, number, report) as socket:
         for place, call in enumerate(game.calls):
             await asyncio.sleep(think)
             await ask(socket, report, "call", step(call))

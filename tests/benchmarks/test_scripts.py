@@ -57,7 +57,7 @@ def test_goals_tell_what_is_missed(common: ModuleType) -> None:
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("openenv", ["--servers", "ours", "--sessions", "2", "--rounds", "1", "--seconds", "0.1"]),
+        ("openenv", ["--servers", "ours", "--sessions", "2", "--rounds", "1", "--seconds", "0.1", "--no-footprint"]),
         ("live", ["--sessions", "4", "--calls", "1", "--think", "0.01"]),
         ("rows", ["--tasks", "20"]),
         ("trainer", ["--rollouts", "4", "--rounds", "1"]),
