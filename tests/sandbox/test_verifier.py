@@ -12,6 +12,7 @@ import pytest
 from agent_env.bundle.model import EnvSpec
 from agent_env.sandbox import EnvInstance, Verification, VerifierFailed
 from agent_env.sandbox.process import ProcessSandbox
+from agent_env.sandbox.process.verifiers import libraries_of
 from tests.sandbox.doubles import descendants, gone, open_files, run
 
 pytestmark = pytest.mark.integration
@@ -171,3 +172,26 @@ async def test_its_code_is_nowhere_an_env_can_look(sandbox: ProcessSandbox, prob
     assert copies >= 1
     assert await run(after, search) <= copies
     await asyncio.gather(before.kill(), after.kill())
+
+
+@pytest.mark.parametrize(
+    ("code", "libraries"),
+    [
+        ("import json\nfrom agent_env.env.client import data", ()),
+        ("from httpx import AsyncClient", ("httpx",)),
+        ("def verify(url):\n    import mcp.client.streamable_http, pydantic as p", ("mcp", "pydantic")),
+        ("from . import httpx\nfrom .mcp import x", ()),
+        ("def verify(:", ()),
+        ("x = '\0'", ()),
+        ("(" * 10_000, ()),
+    ],
+)
+def test_a_verifier_is_forked_with_the_libraries_that_it_imports(code: str, libraries: tuple[str, ...]) -> None:
+    assert libraries_of(code) == libraries
+
+
+async def test_only_a_verifier_that_imports_a_library_finds_it_there(sandbox: ProcessSandbox, probe: EnvSpec) -> None:
+    look = "def verify(mcp_url):\n    import sys\n    return [{'result': 'httpx._client' in sys.modules, 'score': 1}]\n"
+    [lean] = await sandbox.verify(probe, verification(look), nothing)
+    [rich] = await sandbox.verify(probe, verification(f"if False:\n    import httpx\n{look}"), nothing)
+    assert (lean["result"], rich["result"]) == (False, True)

@@ -13,11 +13,11 @@ from typing import NoReturn
 
 from . import linux, pausing
 
-__all__ = ["be_init", "init_program"]
+__all__ = ["init_program", "start_init"]
 
 
 def init_program() -> int:
-    """A descriptor of what `be_init` executes; -1 where there is no such program."""
+    """A descriptor of what `start_init` executes; -1 where there is no such program."""
     code = pausing.program()
     if code is None:
         return -1
@@ -26,16 +26,31 @@ def init_program() -> int:
     return fd
 
 
-def be_init(name: str, program: int) -> NoReturn:
-    """In a bare fork: wait to be killed, as a program that holds none of the fork server's memory, if there is one."""
+def start_init(name: str, program: int) -> int:
+    """Its process id. Raises OSError if there can't be another process.
+
+    A spawn and no fork, where there is a program: a fork copies the fork server's page tables, twice the work of all
+    else here, and then each page that the fork server writes to. It dies with the fork server since that is process 1
+    of a namespace around this one.
+    """
+    if program >= 0:
+        try:
+            return os.posix_spawn(f"/proc/self/fd/{program}", (name,), {})  # exec closes every other descriptor
+        except PermissionError:  # memory may not be executed here (vm.memfd_noexec)
+            pass
+    pid = linux.bare_fork()
+    if pid == 0:
+        _wait(name)
+    return pid
+
+
+def _wait(name: str) -> NoReturn:
+    """In a bare fork: what the program does."""
     try:
         linux.die_with_parent()
-        linux.ignore_children()  # which exec keeps, as it does the death with the parent
-        try:
-            os.execve(program, (name,), {})  # every other descriptor is closed by it
-        except OSError:  # no program for this processor, or memory may not be executed here (vm.memfd_noexec)
-            linux.close_from(3)
-            linux.name_process(name)
-            linux.wait_for_ever()
+        linux.ignore_children()
+        linux.close_from(3)
+        linux.name_process(name)
+        linux.wait_for_ever()
     finally:
         os._exit(1)

@@ -1,8 +1,9 @@
-"""A program that does nothing but wait, as the bytes of an ELF file.
+"""A program that collects the children that it is left with and waits, as the bytes of an ELF file.
 
 What waits in each env for its end must cost next to nothing. `sleep` is linked dynamically: 0.14 MiB and a millisecond
-of CPU time each. This calls pause(2) on x86-64, and ppoll(2) without descriptors or a timeout on aarch64, which has no
-pause. elf(5) has the fields.
+of CPU time each. This ignores SIGCHLD, so that the kernel collects what ends below it, names itself by its argv[0],
+and waits: by pause(2) on x86-64, by ppoll(2) with no descriptor and no timeout on aarch64, which has no pause. elf(5)
+has the fields.
 """
 
 from __future__ import annotations
@@ -14,13 +15,28 @@ __all__ = ["program"]
 
 _BASE = 0x40_0000
 _HEADERS = 64 + 56
+_IGNORE = struct.pack("<4Q", 1, 0, 0, 0)
+"""The kernel's struct sigaction: SIG_IGN, and neither flags nor a mask."""
 _CODE = {
-    # mov eax, 34; syscall; jmp back
-    "x86_64": (62, bytes.fromhex("b822000000 0f05 ebf7")),
-    # mov x8, 73; mov x0..x3, 0; svc 0; b back
+    "x86_64": (
+        62,
+        bytes.fromhex(
+            "b80d000000 bf11000000 488d3524000000 31d2 41ba08000000 0f05"  # rt_sigaction(SIGCHLD, _IGNORE, NULL, 8)
+            "b89d000000 bf0f000000 488b742408 0f05"  # prctl(PR_SET_NAME, argv[0])
+            "b822000000 0f05 ebf7"  # pause(), again and again
+        )
+        + _IGNORE,
+    ),
     "aarch64": (
         183,
-        struct.pack("<7I", 0xD2800928, 0xD2800000, 0xD2800001, 0xD2800002, 0xD2800003, 0xD4000001, 0x17FFFFFA),
+        struct.pack(
+            "<18I",
+            # The same calls; numbers go to x8, arguments to x0 and on.
+            *(0xD28010C8, 0xD2800220, 0x10000201, 0xD2800002, 0xD2800103, 0xD4000001),
+            *(0xD28014E8, 0xD28001E0, 0xF94007E1, 0xD4000001),
+            *(0xD2800928, 0xD2800000, 0xD2800001, 0xD2800002, 0xD2800003, 0xD2800004, 0xD4000001, 0x17FFFFF9),
+        )
+        + _IGNORE,
     ),
 }
 

@@ -18,7 +18,7 @@ import types
 from typing import Any
 
 from . import child, confine, linux, passing, seccomp
-from .init import be_init, init_program
+from .init import init_program, start_init
 from .preload import Before, cache_bytecode, preload
 from .settings import Settings, Spawn
 
@@ -109,9 +109,7 @@ class ForkLoop:
             if self._namespaces:
                 linux.unshare(linux.NEWPID)  # of the next children, not of this process
                 if spawn.role != "verifier":
-                    init = linux.bare_fork()
-                    if init == 0:
-                        be_init(spawn.name, self._init)
+                    init = start_init(spawn.name, self._init)
             pid = os.fork()
             if pid == 0:
                 ours = (self._wake, self._woken, self._own_pids, self._own_net, self._control.detach())

@@ -10,6 +10,7 @@ import asyncio
 import inspect
 import json
 import linecache
+import os
 import socket
 import sys
 import traceback
@@ -83,7 +84,8 @@ def serve(sock: socket.socket) -> None:
         except BaseException as error:
             traceback.print_exc()
             reply = json.dumps({"error": _describe(error, task["filename"])})
-        sock.sendall(reply.encode() + b"\n")  # now: this process is ended then, and need not tidy up
+        sock.sendall(reply.encode() + b"\n")
+        os._exit(0)  # at once: there is nothing to tidy up that doesn't end with this process
 
 
 def _run(task: Mapping[str, Any], runner: asyncio.Runner) -> Sequence[Any]:
