@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,13 @@ from .envs import COUNTER, DOCKERFILE, PROBE, get, make_env, request, run_inside
 pytestmark = pytest.mark.docker
 
 INTERFACES = "import socket; value = [name for _, name in socket.if_nameindex()]"
+LOOPBACK = """
+import os, socket
+with socket.create_server(("localhost", 4711)) as server:
+    socket.create_connection(("localhost", 4711), 5).close()
+    found = socket.getaddrinfo("localhost", 80, type=socket.SOCK_STREAM)
+value = [os.readlink("/proc/self/ns/net"), *(address[4][0] for address in found)]
+"""
 
 
 @pytest.fixture
@@ -56,6 +64,9 @@ async def test_server_that_binds_a_port_is_reached_without_a_network(box: Docker
     for _ in range(2):
         instance = await box.deploy(probe, episode_id="e1")
         assert await run_inside(instance, INTERFACES) == ["lo"]
+        space, *addresses = await run_inside(instance, LOOPBACK)
+        assert space != os.readlink("/proc/self/ns/net"), "not this machine's"
+        assert addresses == ["127.0.0.1"], "localhost has its name, though the engine makes no network"
         answers = await asyncio.gather(*(get(instance, f"/{number}") for number in range(8)))
         assert [answer["path"] for answer in answers] == [f"/{number}" for number in range(8)]
         await instance.kill()

@@ -154,6 +154,8 @@ def _start(api: APIClient, options: Options, subnets: Subnets) -> socket.socket:
         # Not read from, but a server that reads its standard input finds its end at once.
         stdin_open=False,
         use_config_proxy=False,
+        # Without it the engine runs itself once more, beside every container, to register the namespace of its network.
+        network_disabled=options.network is None,
     )
     connection = _attach(api, options.name)
     try:

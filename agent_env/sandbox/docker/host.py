@@ -17,7 +17,7 @@ from agent_env.sandbox.docker.container import Container
 from agent_env.sandbox.docker.engine import Engine
 from agent_env.sandbox.docker.images import Image
 from agent_env.sandbox.docker.networks import Subnets
-from agent_env.sandbox.docker.options import ENV_LABEL, EPISODE_LABEL, OWNER_LABEL, Options
+from agent_env.sandbox.docker.options import ENV_LABEL, EPISODE_LABEL, HOSTS, OWNER_LABEL, Options
 from agent_env.sandbox.docker.removal import Removals
 from agent_env.sandbox.interface import Limits
 from agent_env.sandbox.owners import private_folder, this_owner
@@ -111,6 +111,7 @@ def stage_sdk(target: Path) -> None:
     (package / "__init__.py").write_text('"""The part of agent_env that an env can use."""\n')
     shutil.copy2(source / "sandbox/process/inside/verify.py", package / "verifying.py")
     shutil.copy2(source / "sandbox/docker/inside.py", target / "inside.py")
+    (target / HOSTS).write_text("127.0.0.1 localhost\n")
     for path in [target, *target.rglob("*")]:
         path.chmod(0o755 if path.is_dir() else 0o644)  # whatever the umask
     compileall.compile_dir(target, quiet=2)  # of use to images with this Python's version

@@ -14,7 +14,7 @@ from pathlib import Path
 from agent_env.sandbox.docker.images import Image
 from agent_env.sandbox.interface import Limits
 
-__all__ = ["ENV_LABEL", "EPISODE_LABEL", "OWNER_LABEL", "SDK_FOLDER", "SOCKET_FOLDER", "Options"]
+__all__ = ["ENV_LABEL", "EPISODE_LABEL", "HOSTS", "OWNER_LABEL", "SDK_FOLDER", "SOCKET_FOLDER", "Options"]
 
 OWNER_LABEL = "agent-env.owner"
 """The owner's string form: what a janitor, a later start and `agent-env sandboxes` go by."""
@@ -26,6 +26,8 @@ SOCKET_FOLDER = "/run/agentenv"
 anything else. Connecting needs no right to write to the folder."""
 SDK_FOLDER = "/opt/agentenv"
 """Where it sees `agent_env.env` and the script that runs inside."""
+HOSTS = "hosts"
+"""In the folder that it sees there: its /etc/hosts."""
 
 NOBODY = "65534:65534"
 
@@ -69,8 +71,10 @@ class Options:
         return {**folders, "/tmp": f"rw,noexec,{options}"}
 
     def mounts(self) -> dict[str, Path]:
-        """What is mounted into it, read-only: where, and which folder of this machine."""
-        return {SOCKET_FOLDER: self.sockets, SDK_FOLDER: self.sdk}
+        """What is mounted into it, read-only: where, and which file or folder of this machine."""
+        # An engine writes /etc/hosts only where it makes a network.
+        hosts = {} if self.network else {"/etc/hosts": self.sdk / HOSTS}
+        return {SOCKET_FOLDER: self.sockets, SDK_FOLDER: self.sdk, **hosts}
 
     def ulimits(self) -> dict[str, tuple[int, int]]:
         """Soft and hard. Of processes no rlimit: it counts over every container of the same uid; the cgroup's limit
