@@ -27,6 +27,7 @@ __all__ = [
     "GRIDSIM",
     "OFFICIAL",
     "ROOT",
+    "SERVERS",
     "add_json",
     "finish",
     "machine",

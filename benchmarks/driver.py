@@ -14,7 +14,7 @@ from typing import Any
 from common import percentile
 from websockets.asyncio.client import ClientConnection, connect
 
-__all__ = ["ECHO", "GRIDSIM", "HELLO", "Call", "Game", "Report", "ask", "opened", "play", "step"]
+__all__ = ["ECHO", "ECHO_SCORED", "GRIDSIM", "HELLO", "Call", "Game", "Report", "ask", "opened", "play", "step"]
 
 REPLY_SECONDS = 300.0
 
@@ -40,6 +40,7 @@ END = Call("end_turn", {"response": "done"})
 GRIDSIM = Game((Call("submit_schedule", {"schedule": SCHEDULE}),) * 2, END, indices=200)
 """Two calls as in the others: the second is answered that one schedule was submitted already."""
 ECHO = Game((Call("echo", {"message": "hi"}),) * 2, None)
+ECHO_SCORED = Game(ECHO.calls, END)
 HELLO = Game((), END)
 """agentenv-framework's Docker-free bundle offers no tool but end_turn."""
 

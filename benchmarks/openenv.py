@@ -4,10 +4,11 @@ agentenv-framework's.
     python benchmarks/openenv.py                              # 1, 32, 64 and 256 sessions
     python benchmarks/openenv.py --sessions 32 --rounds 5 --servers ours official
 
-Ours plays GridSim: each episode in a sandboxed env of its own, and scored by a verifier in another sandbox. The
-official server's env is an object in its own process that echoes; the framework's bundle has no tool at all. Each round
-plays all servers, one right after the other, so that a noisy machine is unfair to all alike: compare ratios. Memory is
-what the server and all that it started hold while so many sessions are reset and idle, less what they hold with none.
+Ours plays GridSim: each episode in a sandboxed env of its own, and scored by a verifier in another sandbox; and once
+more with an env that is a FastMCP server, forked warm, as a third party's would be. The official server's env is an
+object in its own process that echoes; the framework's bundle has no tool at all. Each round plays all servers, one
+right after the other, so that a noisy machine is unfair to all alike: compare ratios. Memory is what the server and all
+that it started hold while so many sessions are reset and idle, less what they hold with none.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 
 import footprint
 from common import (
+    SERVERS,
     add_json,
     finish,
     machine,
@@ -33,11 +35,12 @@ from common import (
     table,
     theirs,
 )
-from driver import ECHO, GRIDSIM, HELLO, Game, Report, opened, play
+from driver import ECHO, ECHO_SCORED, GRIDSIM, HELLO, Game, Report, opened, play
 
-GAMES: dict[str, Game] = {"ours": GRIDSIM, "official": ECHO, "framework": HELLO}
-MOST_SESSIONS = {"framework": 64}
-"""Beyond, its resets take minutes."""
+GAMES: dict[str, Game] = {"ours": GRIDSIM, "ours, FastMCP env": ECHO_SCORED, "official": ECHO, "framework": HELLO}
+OURS = ("ours", "ours, FastMCP env")
+MOST_SESSIONS = {"framework": 64, "ours, FastMCP env": 64}
+"""Beyond, the framework's resets take minutes."""
 LESS_IS_BETTER = ("reset p50", "reset p99", "call p50", "call p99", "MiB/session")
 FOOTPRINTS = {"ours": "ours: server", "official": "official server", "framework": "agentenv-framework"}
 """What footprint.py calls their packages."""
@@ -47,7 +50,7 @@ SETTLE = 2.0
 
 def episodes_of(name: str, sessions: int, seconds: float) -> int:
     """Enough for the given seconds, about, and for every session to play."""
-    guess = {"ours": 60.0, "official": 40.0, "framework": 1.3}[name]
+    guess = {"ours": 60.0, "ours, FastMCP env": 10.0, "official": 40.0, "framework": 1.3}[name]
     return max(sessions, int(guess * seconds))
 
 
@@ -60,10 +63,16 @@ class Measured:
     """Memory of a session that is reset and idle."""
 
 
+def command_of(name: str, sessions: int) -> list[str]:
+    if name == "ours":
+        return ours(sessions)
+    return ours(sessions, SERVERS / "echo") if name in OURS else theirs(name, sessions)
+
+
 def measure(name: str, sessions: int, seconds: float) -> Measured:
     """Episodes to warm the server up, then memory with all sessions open, then the load that counts."""
     room = 2 * sessions + 8  # a connection that closes still holds its slot for a moment
-    command = ours(room) if name == "ours" else theirs(name, room)
+    command = command_of(name, room)
     game = GAMES[name]
     with served(command) as (url, server):
         asyncio.run(play(url, game, sessions=min(sessions, 4), episodes=4 if name != "framework" else 1))
@@ -140,7 +149,7 @@ def ratios(rows: list[dict[str, Any]], footprint: list[dict[str, Any]]) -> list[
     sizes = {row["what"]: row for row in footprint}
     for other in rows:
         our = mine.get(other["sessions"])
-        if our is None or other is our:
+        if our is None or other["server"] in OURS:
             continue
         pairs = {name: (other[name], our[name]) for name in LESS_IS_BETTER}
         if sizes:
@@ -175,9 +184,9 @@ def main() -> None:
     print("ms; `first`: from connecting to the first tool's reply; medians of the rounds")
     if result["footprint"]:
         print(f"\n{table(result['footprint'])}")
-    print(
-        f"\n{table(result['ratios'])}\nhow many times better ours is (below 1: worse); import s and MiB: of the package"
-    )
+    if result["ratios"]:
+        print(f"\n{table(result['ratios'])}")
+        print("how many times better ours is (below 1: worse); import s and MiB: of the package")
 
 
 if __name__ == "__main__":

@@ -42,6 +42,7 @@ def goals_of_servers(found: Rows) -> Rows:
     ours, official = (find(found, server=name, sessions=32) for name in ("ours", "official"))
     framework = find(found, server="framework", sessions=32)
     alone, official_alone = (find(found, server=name, sessions=1) for name in ("ours", "official"))
+    fast, fast_alone = (find(found, server="ours, FastMCP env", sessions=count) for count in (32, 1))
     framework_alone = find(found, server="framework", sessions=1)
     rate, theirs, other = ours["episodes/s"], official["episodes/s"], framework["episodes/s"]
     return [
@@ -63,6 +64,14 @@ def goals_of_servers(found: Rows) -> Rows:
             alone["call p50"] < 2,
             official_alone["call p50"],
         ),
+        goal(
+            "the same, FastMCP env (official, no isolation)",
+            "< 6",
+            fast_alone["call p50"],
+            fast_alone["call p50"] < 6,
+            official_alone["call p50"],
+        ),
+        goal("MiB a session, FastMCP env, 32 live", "<= 22", fast["MiB/session"], fast["MiB/session"] <= 22),
     ]
 
 
