@@ -11,7 +11,7 @@ from typing import Any
 from agent_env.bundle.model import EnvSpec
 from agent_env.sandbox import EnvInstance
 
-__all__ = ["COUNTER", "PROBE", "get", "make_env", "request", "run_inside"]
+__all__ = ["COUNTER", "PROBE", "STUBBORN", "get", "make_env", "request", "run_inside"]
 
 DOCKERFILE = """\
 FROM agentenv-python:local
@@ -73,6 +73,40 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 http.server.ThreadingHTTPServer((os.environ["MCP_HOST"], int(os.environ["MCP_PORT"])), Handler).serve_forever()
+'''
+
+STUBBORN = '''\
+"""A server of few lines, since many are started: it dials the host and answers everything. It ignores signals, leaves a
+process of another name and session behind, and every second one goes on when the host is gone."""
+import os, signal, socket, threading, time
+
+for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, signal.SIG_IGN)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    open("/proc/self/comm", "w").write("kworker/0:1")
+    time.sleep(99999)
+
+def dial(greeting):
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(os.environ["AGENTENV_DIAL"])
+    connection.sendall(greeting)
+    return connection
+
+def answer():
+    connection = dial(b"http\\n")
+    while connection.recv(65536):
+        time.sleep(0.02)
+        connection.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok")
+
+control = dial(b"control\\n")
+while asked := control.recv(100):
+    for _ in asked:
+        threading.Thread(target=answer, daemon=True).start()
+while os.urandom(1)[0] % 2:
+    time.sleep(99999)
 '''
 
 

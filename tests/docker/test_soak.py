@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from agent_env.sandbox.pool import WarmPool
 
 from .conftest import assert_nothing_left
 from .envs import PROBE, get, make_env
-from .test_kill import Victim, left, processes_of, running, wait_until_gone
 
 pytestmark = [pytest.mark.docker, pytest.mark.soak, pytest.mark.timeout(600)]
 
@@ -61,22 +59,3 @@ async def test_forty_networks_of_their_own_at_once(engine: Any, tmp_path: Path) 
     finally:
         await box.close()
     assert_nothing_left(engine)
-
-
-def _running(pids: list[int]) -> list[int]:
-    return [pid for pid in pids if running(pid)]
-
-
-async def test_server_killed_hard_with_many_envs_live_leaves_nothing(engine: Any, tmp_path: Path) -> None:
-    for moment in (0.0, 0.4, 1.1):
-        victim = Victim(tmp_path / "env", -32)  # one env ends and another starts all the time
-        try:
-            await asyncio.sleep(moment)
-            pids = processes_of(engine, victim.owner)
-        finally:
-            victim.kill()
-        began = time.monotonic()
-        await asyncio.to_thread(wait_until_gone, partial(_running, pids))
-        print(f"{len(pids)} processes gone in {time.monotonic() - began:.1f} s", end=", ")
-        await asyncio.to_thread(wait_until_gone, partial(left, engine, victim.owner))
-        print(f"everything in {time.monotonic() - began:.1f} s")
