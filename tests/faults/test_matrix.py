@@ -20,7 +20,8 @@ import pytest
 from agent_env.openenv import client
 from agent_env.training.miles import agent
 from tests.faults.doubles import ROOT, Flow, Proxy, ServerProcess
-from tests.training.doubles import PROMPT, ChatServer, call, completion, openai_tools, tool
+from tests.training.chat_server import ChatServer, call, completion
+from tests.training.row import PROMPT, openai_tools, tool
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 

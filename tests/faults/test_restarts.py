@@ -13,7 +13,8 @@ import pytest
 from agent_env.training.miles import agent
 from tests.faults.doubles import ServerProcess
 from tests.faults.test_matrix import adds, ends, row
-from tests.training.doubles import PROMPT, ChatServer
+from tests.training.chat_server import ChatServer
+from tests.training.row import PROMPT
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
 

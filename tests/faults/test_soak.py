@@ -27,7 +27,7 @@ from agent_env.training.miles.rows import write_rows
 from agent_env.training.policies import Day, read_day
 from agent_env.training.types import ServerSettings
 from tests.faults.doubles import ROOT, Proxy, ServerProcess
-from tests.training.doubles import Answer, ChatServer, Drop, Scripted, call, completion
+from tests.training.chat_server import Answer, ChatServer, Drop, Scripted, call, completion
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(4000)]
 

@@ -15,7 +15,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from tests.training.doubles import END, observation, tool
+from tests.training.env_server import observation
+from tests.training.row import END_TURN, tool
 
 
 def task(index: int, **changed: Any) -> dict[str, Any]:
@@ -44,7 +45,7 @@ class TaskServer:
         bundle: str = "f" * 64,
     ) -> None:
         self.splits = splits
-        self.toolsets = toolsets or {"one": [[tool("add"), END]]}
+        self.toolsets = toolsets or {"one": [[tool("add"), END_TURN]]}
         self.token = token
         self.bundle = bundle
         self.resets: list[dict[str, Any]] = []

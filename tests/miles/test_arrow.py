@@ -12,7 +12,7 @@ from agent_env.training.row import read_row
 from tests.miles.doubles import TaskServer, task
 from tests.miles.test_rows import rows, write
 from tests.peers import peer_python
-from tests.training.doubles import END, openai_tools, tool
+from tests.training.row import END_TURN, openai_tools, tool
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(600)]
 
@@ -36,7 +36,7 @@ async def test_tools_and_settings_survive_arrow_and_parquet(tmp_path: Path) -> N
         },
     }
     bare = {"name": "bare", "description": "", "input_schema": {"type": "object", "properties": {}}}
-    toolsets = {"one": [[tool("add"), END]], "two": [[odd, bare, END]]}
+    toolsets = {"one": [[tool("add"), END_TURN]], "two": [[odd, bare, END_TURN]]}
     listed = [task(0, id=7), task(1, id="7", toolset="two", system_prompt=None), task(2, toolset="two")]
     ran = await write(TaskServer({"all": listed}, toolsets=toolsets), tmp_path)
     assert ran.code == 0, ran

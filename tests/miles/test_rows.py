@@ -19,7 +19,7 @@ from agent_env.training.miles.rows import RowsError, write_rows
 from agent_env.training.row import read_row
 from agent_env.training.types import ServerSettings
 from tests.miles.doubles import TaskServer, task
-from tests.training.doubles import END, openai_tools, tool
+from tests.training.row import END_TURN, openai_tools, tool
 
 SPLITS = {
     "all": [task(0), task(1), task(2)],
@@ -71,7 +71,7 @@ async def test_writes_one_file_a_split_in_order(tmp_path: Path) -> None:
                 "split": "eval",
                 "index": 0,
                 "task_id": "@local/listed/2",
-                "tools": json.dumps(openai_tools([tool("add"), END])),
+                "tools": json.dumps(openai_tools([tool("add"), END_TURN])),
                 "server": {
                     "url": server.url,
                     "urls": [],
@@ -103,14 +103,14 @@ async def test_rows_are_read_back_by_the_agent_function(tmp_path: Path) -> None:
     row = read_row(written["messages"], written["metadata"])
     assert row.server.urls == (server.url,)
     assert (row.server.max_turns, row.server.call_timeout, row.server.on_call_timeout) == (4, 1.5, "score")
-    assert list(row.tools) == openai_tools([tool("add"), END])
+    assert list(row.tools) == openai_tools([tool("add"), END_TURN])
     assert (row.split, row.index, row.task_id) == ("eval", 0, "@local/listed/2")
 
 
 async def test_one_env_is_deployed_for_each_toolset(tmp_path: Path) -> None:
     """Case 100: one deploy per toolset, always torn down."""
     splits = {"all": [task(0), task(1, toolset="two"), task(2), task(3, toolset="two")], "train": [task(0)]}
-    server = TaskServer(splits, toolsets={"one": [[tool("add"), END]], "two": [[tool("sub"), END]]})
+    server = TaskServer(splits, toolsets={"one": [[tool("add"), END_TURN]], "two": [[tool("sub"), END_TURN]]})
     ran = await write(server, tmp_path)
     assert ran.code == 0, ran
     assert server.resets == [{"split": "all", "index": 0}, {"split": "all", "index": 1}]
@@ -130,11 +130,11 @@ async def test_a_server_without_toolsets_is_played_once_for_each_agent(tmp_path:
 
 
 async def test_a_multi_turn_tasks_tools_are_those_of_all_its_turns(tmp_path: Path) -> None:
-    server = TaskServer({"all": [task(0)]}, toolsets={"one": [[tool("add"), END], [tool("sub"), END]]})
+    server = TaskServer({"all": [task(0)]}, toolsets={"one": [[tool("add"), END_TURN], [tool("sub"), END_TURN]]})
     ran = await write(server, tmp_path)
     assert ran.code == 0, ran
     (row,) = rows(tmp_path / "all.jsonl")
-    assert json.loads(row["metadata"]["tools"]) == openai_tools([tool("add"), END, tool("sub")])
+    assert json.loads(row["metadata"]["tools"]) == openai_tools([tool("add"), END_TURN, tool("sub")])
 
 
 async def test_no_character_of_a_prompt_splits_its_line(tmp_path: Path) -> None:

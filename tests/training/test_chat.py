@@ -14,7 +14,8 @@ from agent_env.training import chat as chat_module
 from agent_env.training.chat import ChatSession, ContextOverflow, Reply, read_reply
 from agent_env.training.history import History
 from agent_env.training.types import EndReason, RolloutFailed
-from tests.training.doubles import PROMPT, Answer, ChatServer, Drop, Scripted, call, completion
+from tests.training.chat_server import Answer, ChatServer, Drop, Scripted, call, completion
+from tests.training.row import PROMPT
 
 GOOD = completion("hello")
 

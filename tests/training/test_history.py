@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_env.training.history import History
-from tests.training.doubles import PROMPT
+from tests.training.row import PROMPT
 from tests.training.test_arguments import JSON
 
 

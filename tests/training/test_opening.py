@@ -14,8 +14,10 @@ from websockets.http11 import Response
 
 from agent_env.training import opening
 from agent_env.training.miles import agent
-from tests.training.doubles import PROMPT, ChatServer, Close, EnvServer, EpisodeFails, Frame, metadata
-from tests.training.test_rollout import END, outcome, play
+from tests.training.chat_server import END, ChatServer
+from tests.training.env_server import Close, EnvServer, EpisodeFails, Frame
+from tests.training.playing import outcome, play
+from tests.training.row import PROMPT, metadata
 
 CAPACITY = {"type": "error", "data": {"code": "CAPACITY_REACHED", "message": "4/4 sessions"}}
 

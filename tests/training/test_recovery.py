@@ -8,24 +8,10 @@ from typing import Any
 import pytest
 
 from agent_env.training.miles import agent
-from tests.training.doubles import (
-    PROMPT,
-    Answer,
-    ChatServer,
-    Close,
-    EnvServer,
-    EnvSession,
-    EpisodeFails,
-    Fail,
-    Frame,
-    add,
-    call,
-    completion,
-    histories,
-    metadata,
-    observation,
-)
-from tests.training.test_rollout import END, outcome, play
+from tests.training.chat_server import END, Answer, ChatServer, call, completion, histories
+from tests.training.env_server import Close, EnvServer, EnvSession, EpisodeFails, Fail, Frame, add, observation
+from tests.training.playing import outcome, play
+from tests.training.row import PROMPT, metadata
 
 STEPS = [completion(None, call("add", {"x": x}, f"c{x}")) for x in (1, 2, 3)]
 

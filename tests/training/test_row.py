@@ -9,7 +9,7 @@ import pytest
 
 from agent_env.training.row import check_url, read_row, read_settings
 from agent_env.training.types import InvalidRow, ServerSettings
-from tests.training.doubles import PROMPT, TOOLS, metadata, openai_tools
+from tests.training.row import PROMPT, TOOLS, metadata, openai_tools
 
 URL = "http://127.0.0.1:8200"
 GOOD = metadata(URL)

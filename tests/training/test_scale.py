@@ -11,8 +11,9 @@ from collections.abc import Iterator
 import pytest
 
 from agent_env.training.miles import agent
-from tests.training.doubles import PROMPT, ChatServer, EnvServer, call, completion, metadata
-from tests.training.test_rollout import END
+from tests.training.chat_server import END, ChatServer, call, completion
+from tests.training.env_server import EnvServer
+from tests.training.row import PROMPT, metadata
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
 
