@@ -1,4 +1,4 @@
-"""A small bundle in which every feature of the reader occurs, for tests to load and to break."""
+"""A small bundle in which every feature of the reader occurs, to load and to break; and steps to put in it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-__all__ = ["change", "make", "play", "steps"]
+__all__ = ["BOX", "REPLY", "change", "env_verifier", "make", "play", "steps", "total"]
 
 DOCKERFILE = """\
 FROM python:3.11-slim
@@ -24,6 +24,43 @@ VERIFY = """\
 async def verify(mcp_url):
     return [{"result": True, "score": 1.0}]
 """
+
+BOX: list[dict[str, Any]] = [
+    {"id": "box", "type": "deploy_sandbox", "sandbox_name": "box", "sandbox_mode": "vm", "sandbox_type": "local"},
+    {
+        "id": "load",
+        "type": "load_artifact",
+        "sandbox_name": "box",
+        "artifact_id": "check",
+        "destination_path": "/app/x",
+    },
+    {"id": "agent", "type": "deploy_agent", "sandbox_name": "box"},
+    {"id": "ask", "type": "prompt_agent", "prompt": "Write a file."},
+    {
+        "id": "files",
+        "type": "verify_sandbox",
+        "sandbox_name": "box",
+        "criteria": [
+            {"type": "probe_file_exists", "paths": ["x"]},
+            {"type": "probe_dir_exists", "paths": ["/app"]},
+            {"type": "probe_file_contains", "paths": ["x"], "value": "a+"},
+            {"type": "bash_cmd_succeeds", "bash_cmd": "true", "criterion": "works"},
+        ],
+    },
+]
+"""The steps of a task whose agent works in a sandbox, without an env."""
+
+REPLY: dict[str, Any] = {
+    "id": "said",
+    "type": "agent_prompt_response_verifier",
+    "prompt_id": "p",
+    "verifier_id": "v-said",
+    "criteria": [
+        {"type": "response_contains", "needles": ["sold"], "weight": 2},
+        {"type": "response_regex_present", "pattern": "^s", "flags": ["IGNORECASE"], "criterion": "starts with s"},
+    ],
+}
+"""A step that judges what the agent said to the prompt `p`."""
 
 
 def steps(**prompt: Any) -> list[dict[str, Any]]:
@@ -59,6 +96,23 @@ def change(index: int, **fields: Any) -> list[dict[str, Any]]:
         else:
             changed[index][name] = value
     return changed
+
+
+def env_verifier(name: str) -> dict[str, Any]:
+    """A step that judges the env at the end, with the verifier id `v-NAME`."""
+    return {
+        "id": name,
+        "type": "env_outcome_verifier",
+        "env_id": "shop",
+        "file_artifact_id": "check",
+        "verifier_id": f"v-{name}",
+    }
+
+
+def total(name: str, *verifiers: str) -> dict[str, Any]:
+    """A step that makes one score of these verifiers'."""
+    ids = [f"v-{verifier}" for verifier in verifiers]
+    return {"id": name, "type": "aggregate_verifiers", "verifier_ids": ids}
 
 
 def make(root: Path, name: str = "shop-v1") -> Path:

@@ -11,11 +11,6 @@ from agent_env.cli import main
 from tests.bundle import good
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return good.make(tmp_path)
-
-
 def test_a_good_bundle_is_listed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(folder)]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -21,14 +21,16 @@ from agent_env.bundle.references import Scope
 from agent_env.bundle.steps import STEP_TYPES
 from agent_env.bundle.validation import Place
 from tests.bundle import good
-from tests.bundle.test_load import BOX, REPLY, env_verifier, total
 
 STEPS = [
     *good.steps(prompt_id="p"),
-    REPLY,
-    env_verifier("a"),
-    total("sum", "said"),
-    *({**step, "id": f"box-{index}", "agent_name": "default-agent"} for index, step in enumerate([*BOX[:2], BOX[4]])),
+    good.REPLY,
+    good.env_verifier("a"),
+    good.total("sum", "said"),
+    *(
+        {**step, "id": f"box-{index}", "agent_name": "default-agent"}
+        for index, step in enumerate([*good.BOX[:2], good.BOX[4]])
+    ),
     {"id": "hide", "type": "modify_env_tool_access", "env_id": "shop", "action": "enable", "role": "r", "tools": "*"},
     {"id": "reset", "type": "reset_env", "env_id": "shop"},
 ]
