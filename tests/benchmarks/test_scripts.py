@@ -14,14 +14,14 @@ from types import ModuleType
 import pytest
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-SCRIPTS = ("capacity", "deploy", "footprint", "live", "openenv", "rows", "run_all", "trainer")
+SCRIPTS = ("capacity", "deploy", "footprint", "live", "openenv", "parts", "rows", "run_all", "trainer")
 
 
 @pytest.fixture
 def common(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     yield importlib.import_module("common")
-    for name in ("common", "driver", "live", "openenv", "rows", "trainer", "footprint", "run_all", "capacity"):
+    for name in ("common", "driver", "live", "openenv", "parts", "rows", "trainer", "footprint", "run_all", "capacity"):
         sys.modules.pop(name, None)
 
 
@@ -76,3 +76,24 @@ def test_a_small_run_gives_figures_and_no_failure(name: str, options: list[str],
     assert row.get("failed", 0) == 0
     if name in ("live", "trainer"):
         assert row["scored"] == 4
+
+
+@pytest.mark.integration
+def test_the_parts_of_an_episode_are_told_apart(tmp_path: Path) -> None:
+    written = tmp_path / "result.json"
+    command = [
+        sys.executable,
+        str(BENCHMARKS / "parts.py"),
+        "--sessions",
+        "2",
+        "--episodes",
+        "20",
+        "--json",
+        str(written),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False, env=os.environ)
+    assert done.returncode == 0, done.stderr
+    spent = {row["part"]: row["ms"] for row in json.loads(written.read_text())["rows"]}
+    parts = ["server", "env's process", "verifier's process", "fork servers"]
+    assert list(spent) == [*parts, "machine"]
+    assert all(spent[part] > 0 for part in parts)
