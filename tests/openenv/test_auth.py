@@ -9,7 +9,7 @@ import httpx
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from tests.openenv.doubles import World, adding_app, ask, open_ws, serving
+from tests.openenv.doubles import adding_app, ask, open_ws, serving
 
 TOKEN = "s3cret-token"
 BEARER = f"Bearer {TOKEN}"
@@ -17,11 +17,6 @@ BEARER = f"Bearer {TOKEN}"
 
 def basic(user: str, password: str) -> str:
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
-
-
-@pytest.fixture
-def world() -> World:
-    return World()
 
 
 @pytest.fixture

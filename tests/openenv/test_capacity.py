@@ -11,18 +11,7 @@ import httpx
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from tests.openenv.doubles import World, adding_app, ask, call, open_ws, serving
-
-
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
-async def address(world):
-    async with serving(adding_app(world, max_concurrent_envs=2)) as address:
-        yield address
+from tests.openenv.doubles import adding_app, ask, call, open_ws, serving
 
 
 async def refused(socket) -> dict:

@@ -11,21 +11,7 @@ from websockets.exceptions import InvalidStatus
 
 from agent_env.openenv.replies import BodyLimit
 from agent_env.openenv.schemas import OBSERVATION_SCHEMA
-from tests.openenv.doubles import World, adding_app, open_ws, serving
-
-
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
-async def http(world):
-    async with (
-        serving(adding_app(world, max_concurrent_envs=1)) as address,
-        httpx.AsyncClient(base_url=f"http://{address}", timeout=20) as client,
-    ):
-        yield client
+from tests.openenv.doubles import open_ws
 
 
 async def test_gets_describe_the_server_and_deploy_nothing(http, world):

@@ -7,23 +7,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.openenv.doubles import World, adding_app, serving
+from tests.openenv.doubles import adding_app, serving
 
 PATH = "/adding/all/3/mcp"
-
-
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
-async def http(world):
-    async with (
-        serving(adding_app(world, max_concurrent_envs=1)) as address,
-        httpx.AsyncClient(base_url=f"http://{address}", timeout=20) as client,
-    ):
-        yield client
 
 
 async def post(http: httpx.AsyncClient, method: str, session: str | None = None, **params: Any) -> httpx.Response:
