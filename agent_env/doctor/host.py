@@ -1,4 +1,4 @@
-"""Checks of this machine: packages, open files, proxies; and, where envs are to run, isolation and Docker."""
+"""Checks of this machine: packages, open files, proxies; and, where envs are to run, isolation, disks and Docker."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import importlib.util
 import os
 import platform
 import resource
+import shutil
+import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
 
 from agent_env import __version__
 from agent_env.doctor.finding import Finding, fail, ok, warn
@@ -18,6 +21,8 @@ _TRAINER = ("httpx", "pydantic", "websockets")
 _SERVER = ("fastapi", "uvicorn", "h11", "docker", "huggingface_hub", "prometheus_client", "rich")
 _PER_ROLLOUT = 2
 """Open files of a rollout: its session with the env server, and its chat."""
+_FULL, _LITTLE = 16 << 20, 1 << 30
+"""Bytes left on a disk: too few for envs to be deployed, and few enough to say so."""
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
 
@@ -63,10 +68,26 @@ async def env_host() -> AsyncIterator[Finding]:
         yield ok("sandbox tier namespaces: " + "; ".join(tier.gives))
     else:
         yield warn(f"sandbox tier {tier.name} ({why})", "it does not give " + "; ".join(tier.lacks))
-    yield await _docker()
+    from agent_env.sandbox.process.venvs import cache_folder
+
+    yield disk("temporary files", Path(tempfile.gettempdir()), "set TMPDIR to another disk")
+    yield disk("virtual environments of envs", cache_folder(), "set AGENT_ENV_CACHE to another disk")
+    async for finding in _docker():
+        yield finding
 
 
-async def _docker() -> Finding:
+def disk(what: str, folder: Path, otherwise: str) -> Finding:
+    """Whether there is room for `what` in a folder, which need not be there yet."""
+    while not folder.exists():
+        folder = folder.parent
+    left = shutil.disk_usage(folder).free
+    told = f"{left / (1 << 30):.1f} GiB are left for {what} in {folder}"
+    if left >= _LITTLE:
+        return ok(told)
+    return (warn if left >= _FULL else fail)(told, f"make room, or {otherwise}")
+
+
+async def _docker() -> AsyncIterator[Finding]:
     from agent_env.sandbox.docker.engine import Engine
     from agent_env.sandbox.interface import SandboxError
 
@@ -75,10 +96,18 @@ async def _docker() -> Finding:
         await engine.connect()
         networks = await engine.call("list networks", lambda api: len(api.networks()))
     except SandboxError as error:
-        return warn(f"no Docker engine ({error})", "only envs whose Dockerfile needs one can't run")
+        yield warn(f"no Docker engine ({error})", "only envs whose Dockerfile needs one can't run")
+        return
     finally:
         engine.close()
-    return ok(f"Docker answers; {networks} networks exist (envs here need none, or bring their own subnet)")
+    yield ok(f"Docker answers; {networks} networks exist (envs here need none, or bring their own subnet)")
+    for finding in _docker_disk(str(engine.info.get("DockerRootDir") or "")):
+        yield finding
+
+
+def _docker_disk(folder: str) -> Iterator[Finding]:
+    if os.path.isdir(folder):  # else it can't be seen from here
+        yield disk("Docker's images and containers", Path(folder), "prune what is not used: docker system prune")
 
 
 def _packages(names: tuple[str, ...], install: str) -> Iterator[Finding]:

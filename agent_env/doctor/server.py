@@ -42,6 +42,11 @@ async def check_server(
             "is the server running, on an address that this host reaches (not 127.0.0.1 of another)?",
         )
         return
+    if health.status_code == 503 and "unhealthy" in health.text:
+        yield fail(
+            f"{base} is unhealthy: {_problem(status) or health.text[:500]}", "it tries by itself until it is well"
+        )
+        return
     if health.status_code != 200:
         yield fail(f"{base}/health answers HTTP {health.status_code}", "is an OpenEnv server there, or a proxy's page?")
         return
@@ -73,6 +78,15 @@ async def check_server(
             return
         yield ok("the rows are of the bundle that is served")
         yield await _play(url, token, row)
+
+
+def _problem(status: httpx.Response) -> str | None:
+    """What /status says of it, to who has the token."""
+    try:
+        found = status.json()["problem"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return found if isinstance(found, str) else None
 
 
 def _clock(date: str | None, now: float) -> list[Finding]:

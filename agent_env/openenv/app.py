@@ -40,6 +40,7 @@ from agent_env.openenv.ws import WebSocketRoutes
 from agent_env.sandbox.choose import make_sandbox
 from agent_env.sandbox.interface import DeployFailed, Limits, Sandbox, SandboxError
 from agent_env.sandbox.pool import WarmPool
+from agent_env.sandbox.watched import Watched
 
 __all__ = ["assemble", "build_app"]
 
@@ -101,6 +102,7 @@ def build_app(
         warm=warm,
         max_live=max_concurrent_envs,
     )
+    watched = Watched(chosen)
 
     admission = Admission(max_concurrent_envs)
     metrics = Metrics(lambda: _gauges(admission, chosen), lambda: chosen.tier.name)
@@ -119,7 +121,7 @@ def build_app(
         return Episode(
             place.task,
             served.bundle_of[place.split],
-            chosen,
+            watched,
             episode_id=episode_id,
             listener=tell,
             verify_timeout=verify_timeout,
@@ -135,7 +137,7 @@ def build_app(
     app = assemble(
         catalog,
         make_episode,
-        chosen,
+        watched,
         admission,
         envs=envs,
         token=token,
@@ -242,8 +244,8 @@ def assemble(
     routes = WebSocketRoutes(sessions)
     app.add_api_websocket_route("/ws", routes.ws)
     app.add_api_websocket_route("/mcp", routes.mcp)
-    app.state.status = lambda episodes=True: status(sessions, sandbox.tier, episodes=episodes)
-    app.include_router(http_router(sessions, app.state.status))
+    app.state.status = lambda episodes=True: status(sessions, sandbox, episodes=episodes)
+    app.include_router(http_router(sessions, app.state.status, lambda: sandbox.problem))
     app.include_router(tasks_router(catalog))
     app.include_router(mcp_router(sessions))
     return app

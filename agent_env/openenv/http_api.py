@@ -52,16 +52,26 @@ class StepBody(BaseModel):
 _FULL: dict[int | str, dict[str, Any]] = {503: {"description": "No room for another env, or the server is going away"}}
 
 
-def http_router(sessions: Sessions, status: Callable[[bool], dict[str, Any]]) -> APIRouter:
-    """Routes over a server's sessions. `status` gives what /status says."""
+UNHEALTHY = "envs can't be deployed: a disk of this host is full; GET /status says more"
+"""To whoever asks, so without names and paths."""
+
+
+def http_router(
+    sessions: Sessions, status: Callable[[bool], dict[str, Any]], problem: Callable[[], str | None]
+) -> APIRouter:
+    """Routes over a server's sessions. `status` gives what /status says, `problem` what keeps envs from being
+    deployed."""
     router = APIRouter(default_response_class=JsonReply)
     rpc = JsonRpc(sessions)
     catalog = sessions.catalog
 
-    @router.get("/health")
-    async def health() -> Response:
-        """Whether the server answers. The one route that needs no token."""
-        return JsonReply({"status": "healthy"})
+    @router.get("/health", responses={503: {"description": "No env can be deployed here at the moment"}})
+    async def health(alive: bool = False) -> Response:
+        """Whether envs can be deployed, as far as is known; `alive=true`: whether the server answers at all, which a
+        restart may mend, unlike a full disk. The one route that needs no token."""
+        if problem() is None or alive:
+            return JsonReply({"status": "healthy"})
+        return JsonReply({"status": "unhealthy", "reason": UNHEALTHY}, 503)
 
     @router.get("/metadata")
     async def metadata() -> Response:

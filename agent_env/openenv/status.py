@@ -7,15 +7,17 @@ from typing import Any
 
 from agent_env.openenv.session import Session
 from agent_env.openenv.sessions import Sessions
-from agent_env.sandbox.interface import Tier
+from agent_env.sandbox.interface import Sandbox
 
 __all__ = ["status"]
 
 
-def status(sessions: Sessions, tier: Tier | None, *, episodes: bool = True) -> dict[str, Any]:
-    """JSON. Ages in seconds; `episodes` holds every session that has one, or waits for one (null: not asked for)."""
+def status(sessions: Sessions, sandbox: Sandbox, *, episodes: bool = True) -> dict[str, Any]:
+    """JSON. Ages in seconds; `problem` is what keeps envs from being deployed at the moment (null: nothing known);
+    `episodes` holds every session that has one, or waits for one (null: not asked for)."""
     admission, catalog = sessions.admission, sessions.catalog
     now = time.monotonic()
+    tier = sandbox.tier
     return {
         "env": catalog.name,
         "bundle": catalog.fingerprint,
@@ -24,7 +26,8 @@ def status(sessions: Sessions, tier: Tier | None, *, episodes: bool = True) -> d
         "live": admission.live,
         "waiting": admission.waiting,
         "sessions": len(sessions.live),
-        "tier": None if tier is None else {"name": tier.name, "gives": list(tier.gives), "lacks": list(tier.lacks)},
+        "tier": {"name": tier.name, "gives": list(tier.gives), "lacks": list(tier.lacks)},
+        "problem": sandbox.problem,
         "totals": dict(sessions.tally.ended),
         "episodes": [_episode(session, now) for session in sessions.live.values() if session.playing]
         if episodes

@@ -11,6 +11,7 @@ ends with the tail of what the process printed.
 
 from __future__ import annotations
 
+import errno
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
@@ -30,11 +31,15 @@ __all__ = [
     "Tier",
     "Verification",
     "VerifierFailed",
+    "disk_full",
 ]
 
 
 class SandboxError(Exception):
     """Base: the infrastructure failed, not the policy."""
+
+    disk_full = False
+    """A disk of the host, or of its container engine, is full. Ask `disk_full`: it may be so of this error's cause."""
 
 
 class SandboxUnavailable(SandboxError):
@@ -51,6 +56,17 @@ class EnvLost(SandboxError):
 
 class VerifierFailed(SandboxError):
     """The verifier raised, missed its deadline or returned something that isn't rows."""
+
+
+def disk_full(error: BaseException | None) -> bool:
+    """Whether an error comes of a full disk: it, or one that it was raised from, says so."""
+    while error is not None:
+        if isinstance(error, SandboxError) and error.disk_full:
+            return True
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        error = error.__cause__
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +148,11 @@ class Sandbox(ABC):
     """
 
     tier: Tier
+
+    @property
+    def problem(self) -> str | None:
+        """What keeps this host from deploying envs at the moment, in a line; None if nothing is known to."""
+        return None
 
     @abstractmethod
     async def start(self) -> None:

@@ -7,6 +7,7 @@ server empty. What a server said holds for `FRESH` seconds; what this process ha
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 import weakref
@@ -96,9 +97,12 @@ async def _refresh(load: _Load, url: str, token: str | None) -> None:
 
 
 def _share(said: object) -> tuple[float | None, int]:
-    """(live + waiting) / capacity, and capacity, as far as they are there."""
+    """(live + waiting) / capacity, and capacity, as far as they are there. One that can't deploy comes last: its
+    failures are quick, so it would look idle."""
     if not isinstance(said, dict):
         return None, 1
+    if said.get("problem"):
+        return math.inf, 1
     live, waiting, capacity = (said.get(key) for key in ("live", "waiting", "capacity"))
     if not (isinstance(live, int) and isinstance(waiting, int) and isinstance(capacity, int) and capacity > 0):
         return None, 1

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import errno
+import os
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 from agent_env.sandbox import DeployFailed, SandboxUnavailable, owners
 from agent_env.sandbox.docker import DockerSandbox
 from agent_env.sandbox.docker import sandbox as sandbox_module
+from agent_env.sandbox.interface import disk_full
 
 from .envs import COUNTER, make_env
 from .fake_daemon import FakeDaemon
@@ -99,6 +102,29 @@ async def test_refused_create_is_told_with_its_cause(
     assert str(caught.value).startswith("env 'env': ")
     assert told in str(caught.value)
     assert said in str(caught.value)
+    assert disk_full(caught.value) is ("no space left" in said)
+
+
+async def test_build_without_room_is_told_as_a_full_disk(
+    box: DockerSandbox, daemon: FakeDaemon, tmp_path: Path
+) -> None:
+    daemon.fail("GET /images/.*/json", 404, "No such image")
+    daemon.answers["POST /build"] = lambda _: (200, {"error": "write /layer.tar: no space left on device"})
+    with pytest.raises(DeployFailed, match="does not build: the Docker host's disk is full") as caught:
+        await box.deploy(make_env(tmp_path / "built", COUNTER), episode_id="e")
+    assert disk_full(caught.value)
+
+
+async def test_folder_of_sockets_without_room_is_told_as_a_full_disk(
+    box: DockerSandbox, env: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("agent_env.sandbox.docker.listener.Path.mkdir", full)
+    with pytest.raises(DeployFailed, match=r"env 'env': its socket can't be made: .*No space left") as caught:
+        await box.deploy(env, episode_id="e")
+    assert disk_full(caught.value)
 
 
 async def test_container_of_a_create_that_timed_out_is_hunted_down(

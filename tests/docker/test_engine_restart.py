@@ -23,6 +23,8 @@ pytestmark = [pytest.mark.docker, pytest.mark.faults]
 
 
 class Engine:
+    """An engine that a test may break. Start it with `script("start")`, and end it with `script("stop")`."""
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._environ = {**os.environ, "AGENT_ENV_DOCKER_DIR": str(folder), "PYTHON": sys.executable}

@@ -45,8 +45,9 @@ def test_ports_and_probes_fit() -> None:
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     assert f"--port={ports['http']}" in container["args"]
     assert documents()["Service"]["spec"]["ports"][0]["targetPort"] == "http"
-    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-        assert container[probe]["httpGet"] == {"path": "/health", "port": "http"}, "the one path without a token"
+    paths = {"startupProbe": "/health", "readinessProbe": "/health", "livenessProbe": "/health?alive=true"}
+    for probe, path in paths.items():
+        assert container[probe]["httpGet"] == {"path": path, "port": "http"}, "the one path without a token"
 
 
 def test_a_pod_that_goes_has_time_for_its_episodes() -> None:

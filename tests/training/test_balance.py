@@ -69,6 +69,12 @@ async def test_the_less_loaded_comes_first() -> None:
         assert await Balancer().order([busy.url, idle.url], None) == [idle.url, busy.url]
 
 
+async def test_one_that_can_deploy_nothing_is_not_the_idle_one() -> None:
+    async with StatusServer(9).serve() as busy, StatusServer(0).serve() as stuck:
+        stuck.said["problem"] = "env 'x': the disk is full"
+        assert await Balancer().order([stuck.url, busy.url], None) == [busy.url, stuck.url]
+
+
 async def test_load_is_a_share_of_the_capacity() -> None:
     async with StatusServer(9, capacity=100).serve() as big, StatusServer(5, capacity=8).serve() as small:
         assert (await Balancer().order([small.url, big.url], None))[0] == big.url

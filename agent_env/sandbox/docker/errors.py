@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from agent_env.sandbox.interface import SandboxError
 
-__all__ = ["Cause", "EngineError", "engine_error", "not_found"]
+__all__ = ["Cause", "EngineError", "engine_error", "not_found", "says_disk_full"]
 
 Cause = Literal["daemon", "timeout", "disk_full", "docker_networks", "not_found", "refused"]
 
@@ -17,6 +17,7 @@ class EngineError(SandboxError):
     def __init__(self, message: str, cause: Cause, *, ambiguous: bool = False) -> None:
         super().__init__(message)
         self.cause = cause
+        self.disk_full = cause == "disk_full"
         self.ambiguous = ambiguous
         """The daemon may have done it nevertheless, or may still do it."""
 
@@ -52,11 +53,15 @@ def engine_error(error: Exception, doing: str, address: str, timeout: float) -> 
     )
 
 
+def says_disk_full(text: str) -> bool:
+    return any(words in text for words in ("no space left on device", "ENOSPC", "disk quota exceeded"))
+
+
 def _refused(error: Any, doing: str) -> EngineError:
     text = str(error.explanation or error).strip()
     if isinstance(text, str) and text.startswith("b'"):
         text = text[2:-1]
-    if "no space left on device" in text or "ENOSPC" in text:
+    if says_disk_full(text):
         return EngineError(
             f"the Docker host's disk is full (asked to {doing}): {text}; make room, for example with"
             " `docker system prune` and `agent-env sandboxes --prune`",

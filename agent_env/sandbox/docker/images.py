@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_env.bundle.model import EnvSpec
 from agent_env.sandbox.docker.engine import Engine
-from agent_env.sandbox.docker.errors import EngineError
+from agent_env.sandbox.docker.errors import EngineError, says_disk_full
 from agent_env.sandbox.interface import DeployFailed
 
 if TYPE_CHECKING:
@@ -157,9 +157,11 @@ def _follow(events: Iterator[dict[str, Any]], failed: str) -> None:
         tail.extend(line for line in str(text).splitlines() if line.strip() and "progress" not in event)
         if "error" in event:
             what = str(event["error"]).strip()
-            if "no space left on device" in what:
+            cause = None
+            if says_disk_full(what):
                 what = f"the Docker host's disk is full: {what}"
-            raise DeployFailed("\n".join([f"{failed}: {what}", *(f"  {line}" for line in tail)]))
+                cause = EngineError(what, "disk_full")
+            raise DeployFailed("\n".join([f"{failed}: {what}", *(f"  {line}" for line in tail)])) from cause
 
 
 def _described(api: APIClient, reference: str) -> Image:

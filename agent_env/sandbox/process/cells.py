@@ -124,12 +124,12 @@ class Cells:
     ) -> Cell:
         """A child that runs. The arguments are Spawn's; relay: its relay_port.
 
-        Raises ForkServerEnded, DeployFailed.
+        Raises ForkServerEnded, DeployFailed, OSError.
         """
         number = next(_numbers)
         cgroup, folder = self._cgroup(limits), None
         try:
-            folder = self._folders.make(server.uid) if self._folders else None
+            folder = self._folders.make(server.uid, limits.tmp_mib * _MIB) if self._folders else None
             port = _free_port() if self.tier == "unconfined" and role != "verifier" else PORT
             order = Spawn(
                 role=role,

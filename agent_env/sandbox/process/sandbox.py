@@ -79,6 +79,8 @@ class ProcessSandbox(Sandbox):
             except ForkServerEnded as error:
                 if not again:
                     raise DeployFailed(f"env {env.name!r} did not come up: {error}") from None
+            except OSError as error:
+                raise DeployFailed(f"env {env.name!r} did not come up: {error}") from error
         raise RuntimeError("unreachable")
 
     async def verify(
@@ -173,6 +175,8 @@ class ProcessSandbox(Sandbox):
             raise DeployFailed(f"env {env.name!r} did not come up within {_PREPARE_SECONDS:g} s") from None
         except ForkServerEnded as error:
             raise DeployFailed(f"env {env.name!r} did not come up: {error}") from None
+        except OSError as error:
+            raise DeployFailed(f"env {env.name!r} did not come up: {error}") from error
 
     # ---- one env -----------------------------------------------------------------------
 

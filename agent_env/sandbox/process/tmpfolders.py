@@ -6,6 +6,7 @@ They lie in /tmp (or $TMPDIR) below a folder that carries its owner's name, so a
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import shutil
 import stat
@@ -20,6 +21,9 @@ __all__ = ["TmpFolders"]
 _PREFIX = "agent-env-tmp."
 _MAX_FILES = 16384
 _EVERY = 0.5
+_LEAST_ROOM = 16 << 20
+"""Bytes that must be left on the disk: envs that can't write what they may would fail, and it would look like the
+policy's doing."""
 _PACKAGE = Path(__file__).resolve().parents[2]
 
 
@@ -43,8 +47,16 @@ class TmpFolders:
         self.library = self._make_library()
         self._count = 0
 
-    def make(self, uid: int) -> Path:
-        """An empty folder of that user's alone."""
+    def make(self, uid: int, size: int) -> Path:
+        """An empty folder of that user's alone, for up to `size` bytes. Raises OSError; ENOSPC: the disk is full."""
+        disk = os.statvfs(self.base)
+        left, needed = disk.f_bavail * disk.f_frsize, min(size, _LEAST_ROOM)
+        if left < needed:
+            raise OSError(
+                errno.ENOSPC,
+                f"the disk is full: {left >> 20} MiB are left of the {needed >> 20} that an env needs in",
+                str(self.base.parent.parent),
+            )
         self._count += 1
         folder = self.base / str(self._count)
         folder.mkdir(mode=0o700)

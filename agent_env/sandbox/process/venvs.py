@@ -12,6 +12,7 @@ rights, as `pip install` always does.
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import hashlib
 import importlib.metadata
@@ -52,7 +53,10 @@ async def interpreter_for(env: EnvSpec) -> Interpreter:
         return Interpreter.own()
     folder = cache_folder() / "venvs" / _key(env, lines)
     if not (folder / _COMPLETE).exists():
-        await _build_once(env, folder, lines)
+        try:
+            await _build_once(env, folder, lines)
+        except OSError as error:
+            raise DeployFailed(f"env {env.name!r}: its virtual environment can't be built: {error}") from error
     return Interpreter.of_venv(folder)
 
 
@@ -175,10 +179,11 @@ async def _run(env: EnvSpec, command: list[str]) -> None:
         except TimeoutError:
             status = -signal.SIGKILL
     if status != 0:
+        printed, full = output.decode(errors="replace").strip(), os.strerror(errno.ENOSPC)
         raise DeployFailed(
             f"env {env.name!r}: its requirements could not be installed ({' '.join(command)}: status {status})\n"
-            f"{output.decode(errors='replace').strip()}"
-        )
+            f"{printed}"
+        ) from (OSError(errno.ENOSPC, full) if full in printed else None)
 
 
 @contextmanager
