@@ -13,11 +13,6 @@ from agent_env.bundle.installed import find_installed, installed_names
 from tests.bundle import good
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return good.make(tmp_path)
-
-
 def test_a_folder_is_served_with_all_of_its_splits(folder: Path) -> None:
     served = resolve_bundles(folder)
     bundle = served.bundles[0]

@@ -10,6 +10,7 @@ import pytest
 
 from agent_env.bundle.model import Bundle, Task
 from agent_env.episode import Episode
+from agent_env.sandbox.process import ProcessSandbox
 
 from .doubles import Counter, FakeSandbox, Heard, count_out_of_ten, make_bundle, make_task
 
@@ -20,6 +21,17 @@ Make = Callable[..., Episode]
 def sandbox() -> FakeSandbox:
     """One env, `counter`; its verifier scores how near it is to ten."""
     return FakeSandbox({"counter": Counter}, count_out_of_ten)
+
+
+@pytest.fixture
+async def box() -> AsyncIterator[ProcessSandbox]:
+    """A started one, for tests with real envs."""
+    sandbox = ProcessSandbox()
+    await sandbox.start()
+    try:
+        yield sandbox
+    finally:
+        await sandbox.close()
 
 
 @pytest.fixture

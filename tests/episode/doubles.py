@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from agent_env.bundle import load_bundle
 from agent_env.bundle.model import Artifact, Bundle, EnvSpec, Task, Turn
 from agent_env.bundle.steps import STEP_TYPES, BaseStep, DeployAgent, DeployEnv, PromptAgent
 from agent_env.env import Env, ToolError, extension, tool
@@ -271,6 +272,15 @@ def make_bundle(folder: Path, envs: Sequence[str] = ("counter",), files: Mapping
         },
         splits={},
     )
+
+
+def write_bundle(folder: Path, files: Mapping[str, str]) -> Bundle:
+    """The bundle that these files make in `folder`, for tests with real envs."""
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return load_bundle(folder)
 
 
 class Heard:

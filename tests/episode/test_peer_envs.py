@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agent_env.bundle import Bundle, load_bundle
-from agent_env.episode import Episode, ErrorKind, Outcome
+from agent_env.episode import Episode, ErrorKind
 from agent_env.sandbox.process import ProcessSandbox
 from tests.peers import public_examples
+from tests.public_bundles import EXAMPLES, copy_example, plays
+
+from .doubles import write_bundle
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(600)]
 
@@ -163,17 +165,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-async def sandbox() -> AsyncIterator[ProcessSandbox]:
-    sandbox = ProcessSandbox()
-    await sandbox.start()
-    try:
-        yield sandbox
-    finally:
-        await sandbox.close()
-
-
-def write_bundle(folder: Path, server: str, requirements: str) -> Bundle:
+def adders(folder: Path, server: str, requirements: str) -> Bundle:
     files = {
         "envs/adder/server.py": server,
         "envs/adder/requirements.txt": requirements,
@@ -182,20 +174,16 @@ def write_bundle(folder: Path, server: str, requirements: str) -> Bundle:
         "artifacts/check/verify.py": VERIFY,
         "tasks/five.json": json.dumps(STEPS),
     }
-    for name, text in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return load_bundle(folder)
+    return write_bundle(folder, files)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_every_kind_of_server_plays_alike(kind: str, sandbox: ProcessSandbox, tmp_path: Path) -> None:
-    bundle = write_bundle(tmp_path / "adders", *KINDS[kind])
-    await sandbox.prepare(bundle.envs["adder"])
+async def test_every_kind_of_server_plays_alike(kind: str, box: ProcessSandbox, tmp_path: Path) -> None:
+    bundle = adders(tmp_path / "adders", *KINDS[kind])
+    await box.prepare(bundle.envs["adder"])
 
     async def play(*amounts: int) -> Any:
-        episode = Episode(bundle.splits["all"].tasks[0], bundle, sandbox, episode_id="peer")
+        episode = Episode(bundle.splits["all"].tasks[0], bundle, box, episode_id="peer")
         try:
             async with asyncio.timeout(60):
                 await episode.start()
@@ -228,36 +216,11 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return public_examples(tmp_path_factory.mktemp("wheel"))
 
 
-@pytest.mark.parametrize(
-    ("name", "task", "place", "agent", "call"),
-    [
-        ("hello", "hello", 2, {"sandbox_name": "box"}, ("bash", {"command": "cat greeting/hello.txt"}, "hello\n")),
-        ("echo-mcp", "smoke", 1, {"env_ids": ["echo"]}, ("echo", {"text": "hi"}, "hi")),
-        ("mail-mcp", "smoke", 1, {"env_ids": ["mail"]}, ("search_emails", {"query": "nothing"}, "[]")),
-    ],
-)
+@pytest.mark.parametrize("name", EXAMPLES)
 async def test_public_bundles_play_once_they_prompt_an_agent(
-    name: str, task: str, place: int, agent: Any, call: Any, sandbox: ProcessSandbox, examples: Path, tmp_path: Path
+    name: str, box: ProcessSandbox, examples: Path, tmp_path: Path
 ) -> None:
-    shutil.copytree(examples / name, tmp_path / name)
-    file = tmp_path / name / "tasks" / f"{task}.json"
-    steps = json.loads(file.read_text())
-    steps[place:place] = [
-        {"id": "agent", "type": "deploy_agent", **agent},
-        {"id": "ask", "type": "prompt_agent", "prompt": "Look around."},
-    ]
-    file.write_text(json.dumps(steps))
-    bundle = load_bundle(tmp_path / name)
+    bundle = load_bundle(copy_example(name, examples, tmp_path))
     for env in bundle.envs.values():
-        await sandbox.prepare(env)
-    episode = Episode(bundle.splits["all"].tasks[0], bundle, sandbox, episode_id="public")
-    try:
-        async with asyncio.timeout(60):
-            await episode.start()
-            tool, arguments, text = call
-            assert (await episode.call(tool, arguments)).text == text
-            outcome = await episode.end_turn("done")
-    finally:
-        await episode.close()
-    assert isinstance(outcome, Outcome)
-    assert outcome.reward == 1.0
+        await box.prepare(env)
+    await plays(name, bundle, box, timeout=60)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-import runpy
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,21 +15,14 @@ import pytest
 from agent_env.bundle import Bundle, Task, load_bundle
 from agent_env.episode import Episode, EpisodeFailed, ErrorKind, Failure, Outcome
 from agent_env.sandbox.process import ProcessSandbox
+from tests.bundles.gridsim import BUNDLE as GRIDSIM
+from tests.bundles.gridsim import rules
+
+from .doubles import write_bundle
 
 pytestmark = pytest.mark.integration
 
-GRIDSIM = Path(__file__).parents[2] / "bundles" / "gridsim-v1"
 DAYS = 6
-
-
-@pytest.fixture
-async def sandbox() -> AsyncIterator[ProcessSandbox]:
-    sandbox = ProcessSandbox()
-    await sandbox.start()
-    try:
-        yield sandbox
-    finally:
-        await sandbox.close()
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +31,8 @@ def gridsim() -> Bundle:
 
 
 @asynccontextmanager
-async def playing(task: Task, bundle: Bundle, sandbox: ProcessSandbox) -> AsyncIterator[Episode]:
-    episode = Episode(task, bundle, sandbox, episode_id=f"test-{task.name}")
+async def playing(task: Task, bundle: Bundle, box: ProcessSandbox) -> AsyncIterator[Episode]:
+    episode = Episode(task, bundle, box, episode_id=f"test-{task.name}")
     try:
         async with asyncio.timeout(60):
             await episode.start()
@@ -54,18 +45,9 @@ def day_of(task: Task) -> Any:
     return next(step for step in task.steps if step.type == "apply_server_config").directives[0].args["day"]
 
 
-def best_schedule(day: Any) -> list[int]:
-    sys.path.insert(0, str(GRIDSIM / "envs" / "gridsim"))
-    try:
-        schedule: list[int] = runpy.run_path(str(GRIDSIM / "envs" / "gridsim" / "gridsim.py"))["optimum"](day)[1]
-    finally:
-        sys.path.pop(0)
-    return schedule
-
-
-async def test_gridsim_scores_exactly_by_its_rules(sandbox: ProcessSandbox, gridsim: Bundle) -> None:
+async def test_gridsim_scores_exactly_by_its_rules(box: ProcessSandbox, gridsim: Bundle) -> None:
     async def reward(task: Task, schedule: list[int] | None) -> float:
-        async with playing(task, gridsim, sandbox) as episode:
+        async with playing(task, gridsim, box) as episode:
             if schedule is not None:
                 result = await episode.call("submit_schedule", {"schedule": schedule}, timeout=20)
                 assert result.error is None, result.message
@@ -75,7 +57,7 @@ async def test_gridsim_scores_exactly_by_its_rules(sandbox: ProcessSandbox, grid
 
     tasks = [gridsim.splits["eval"].tasks[index] for index in range(DAYS)]
     idle = await asyncio.gather(*(reward(task, [0] * 24) for task in tasks))
-    best = await asyncio.gather(*(reward(task, best_schedule(day_of(task))) for task in tasks))
+    best = await asyncio.gather(*(reward(task, rules.optimum(day_of(task))[1]) for task in tasks))
     broken = await reward(tasks[0], [-1] + [0] * 23)
     nothing = await reward(tasks[0], None)
     assert idle == [0.2] * DAYS
@@ -83,10 +65,8 @@ async def test_gridsim_scores_exactly_by_its_rules(sandbox: ProcessSandbox, grid
     assert (broken, nothing) == (0.0, 0.0)
 
 
-async def test_a_malformed_schedule_is_the_models_error_and_is_not_graded(
-    sandbox: ProcessSandbox, gridsim: Bundle
-) -> None:
-    async with playing(gridsim.splits["eval"].tasks[0], gridsim, sandbox) as episode:
+async def test_a_malformed_schedule_is_the_models_error_and_is_not_graded(box: ProcessSandbox, gridsim: Bundle) -> None:
+    async with playing(gridsim.splits["eval"].tasks[0], gridsim, box) as episode:
         for schedule in ("[0]", [True] * 24, [0.5] * 24, [0] * 23, None):
             result = await episode.call("submit_schedule", {"schedule": schedule})
             assert result.error is ErrorKind.INVALID_ARGUMENTS, result
@@ -94,12 +74,12 @@ async def test_a_malformed_schedule_is_the_models_error_and_is_not_graded(
         assert await episode.end_turn("") == Outcome(0.2, {"score": 0.2})
 
 
-async def test_a_verifier_that_raises_leaves_the_episode_unscored(sandbox: ProcessSandbox, gridsim: Bundle) -> None:
+async def test_a_verifier_that_raises_leaves_the_episode_unscored(box: ProcessSandbox, gridsim: Bundle) -> None:
     task = gridsim.splits["eval"].tasks[0]
     without_day = dataclasses.replace(
         task, steps=tuple(step for step in task.steps if step.type != "apply_server_config")
     )
-    async with playing(without_day, gridsim, sandbox) as episode:
+    async with playing(without_day, gridsim, box) as episode:
         with pytest.raises(EpisodeFailed, match="no day was loaded") as failed:
             await episode.end_turn("")
     assert failed.value.reason is Failure.UNSCORED
@@ -152,8 +132,7 @@ async def verify(mcp_url, run=None):
 @pytest.fixture
 def fragile(tmp_path: Path) -> Bundle:
     """A bundle whose env breaks as asked."""
-    folder = tmp_path / "fragile"
-    for name, text in {
+    files = {
         "envs/fragile/server.py": SERVER,
         "envs/fragile/Dockerfile": 'FROM python:3.12-slim\nWORKDIR /app\nCOPY . .\nCMD ["python", "server.py"]\n',
         "artifacts/check/verify.py": VERIFY,
@@ -171,17 +150,14 @@ def fragile(tmp_path: Path) -> Bundle:
                 },
             ]
         ),
-    }.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return load_bundle(folder)
+    }
+    return write_bundle(tmp_path / "fragile", files)
 
 
 async def test_an_env_that_dies_in_a_call_is_lost_with_its_reason_and_output(
-    sandbox: ProcessSandbox, fragile: Bundle
+    box: ProcessSandbox, fragile: Bundle
 ) -> None:
-    async with playing(fragile.splits["all"].tasks[0], fragile, sandbox) as episode:
+    async with playing(fragile.splits["all"].tasks[0], fragile, box) as episode:
         result = await episode.call("crash", {}, timeout=20)
         assert result.error is ErrorKind.TRANSPORT
         assert "exit status 3" in result.message
@@ -192,15 +168,15 @@ async def test_an_env_that_dies_in_a_call_is_lost_with_its_reason_and_output(
         assert failed.value.reason is Failure.ENV_LOST
 
 
-async def test_a_result_of_20_mb_comes_whole(sandbox: ProcessSandbox, fragile: Bundle) -> None:
-    async with playing(fragile.splits["all"].tasks[0], fragile, sandbox) as episode:
+async def test_a_result_of_20_mb_comes_whole(box: ProcessSandbox, fragile: Bundle) -> None:
+    async with playing(fragile.splits["all"].tasks[0], fragile, box) as episode:
         result = await episode.call("big", {"characters": 20_000_000}, timeout=30)
         assert result.error is None
         assert len(result.text) == 20_000_000
         assert await episode.end_turn("over") == Outcome(1.0, {"check": 1.0})
 
 
-async def test_a_hanging_tool_times_out_and_the_episode_still_closes(sandbox: ProcessSandbox, fragile: Bundle) -> None:
-    async with playing(fragile.splits["all"].tasks[0], fragile, sandbox) as episode:
+async def test_a_hanging_tool_times_out_and_the_episode_still_closes(box: ProcessSandbox, fragile: Bundle) -> None:
+    async with playing(fragile.splits["all"].tasks[0], fragile, box) as episode:
         result = await episode.call("hang", {}, timeout=0.2)
         assert result.error is ErrorKind.TIMEOUT

@@ -1,13 +1,7 @@
-"""Each test begins with no failures counted."""
+"""Each test begins with no failures counted, as the trainer side's do."""
 
 from __future__ import annotations
 
-import pytest
+from tests.training.conftest import _fresh_brake
 
-from agent_env.training.backoff import FailureBrake
-from agent_env.training.miles import agent
-
-
-@pytest.fixture(autouse=True)
-def _fresh_brake(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agent, "_brake", FailureBrake(agent.logger))
+__all__ = ["_fresh_brake"]

@@ -26,7 +26,7 @@ from agent_env.training.policies import POLICIES, Policy, Reply, greedy, read_da
 from agent_env.training.rehearsal import DEFAULT_SAMPLING, Hooks, Rehearsal, Sample, read_rows
 from agent_env.training.session_server.app import build_session_app
 from agent_env.training.session_server.engines import ScriptedEngine, estimate_tokens
-from tests.session_server.test_policies import bundle_module
+from tests.bundles.gridsim import rules
 
 pytestmark = pytest.mark.integration
 
@@ -149,7 +149,6 @@ async def test_64_rollouts_share_16_envs_and_all_are_scored(tmp_path: Path) -> N
 
 async def test_each_day_is_scored_as_its_rules_say(tmp_path: Path) -> None:
     """Against a grade computed here, from the rules and the prompt's prices."""
-    rules = bundle_module("envs/gridsim/gridsim.py")
     with server("--max-concurrent-envs", "16") as (_, url):
         assert write_rows(url, tmp_path).returncode == 0
         rows = read_rows(tmp_path / "eval.jsonl")[:40]

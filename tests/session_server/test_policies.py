@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -21,17 +18,7 @@ from agent_env.training.policies import (
     optimum,
     read_day,
 )
-
-BUNDLE = Path(__file__).parents[2] / "bundles" / "gridsim-v1"
-
-
-def bundle_module(path: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(Path(path).stem, BUNDLE / path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from tests.bundles.gridsim import BUNDLE, baselines, rules
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +40,6 @@ def test_every_prompt_tells_the_day_that_the_env_is_given(tasks: list[tuple[dict
 
 
 def test_the_plans_are_the_bundles_own(tasks: list[tuple[dict[str, Any], str]]) -> None:
-    rules = bundle_module("envs/gridsim/gridsim.py")
-    baselines = bundle_module("baselines.py")
     for day, prompt in tasks:
         read = read_day(prompt)
         best, _ = rules.optimum(day)
