@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import importlib.util
 import signal
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from pathlib import Path
 from statistics import mean, median
 from typing import TYPE_CHECKING, Any
 
+from agent_env.extras import missing
 from agent_env.sandbox.interface import SandboxError
 from agent_env.training.policies import POLICIES, read_day
 from agent_env.training.rehearsal import Group, Hooks, Rehearsal, read_rows
@@ -70,9 +70,8 @@ def main(arguments: argparse.Namespace) -> int:
     for name in ("days", "group", "concurrency"):
         if getattr(arguments, name) < 1:
             return _complain(f"--{name} must be at least 1")
-    for package in ("fastapi", "uvicorn", "rich"):
-        if importlib.util.find_spec(package) is None:
-            return _complain(f"this needs the package {package!r}: pip install 'agent-env[openenv]'")
+    if lacking := missing("fastapi", "uvicorn", "rich"):
+        return _complain(lacking)
     from rich.console import Console
 
     console = Console()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import sys
+
+from agent_env.extras import missing
 
 __all__ = ["add_arguments", "main"]
 
@@ -26,8 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Returns 0 if it was scored, 1 if the episode failed, 2 if the task can't be played, 130 if it was left."""
-    if importlib.util.find_spec("rich") is None:
-        print("agent-env play: this needs the package 'rich': pip install 'agent-env[openenv]'", file=sys.stderr)
+    if lacking := missing("rich"):
+        print(f"agent-env play: {lacking}", file=sys.stderr)
         return 2
     from agent_env.authoring.table import CannotPlay, Table, find_task
     from agent_env.authoring.terminal import Terminal

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import importlib.util
 import json
 import logging
 import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from agent_env.extras import missing
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -53,9 +54,8 @@ def main(arguments: argparse.Namespace) -> int:
         value = getattr(arguments, name)
         if value is not None and value < 1:
             return _complain(f"--{name} must be at least 1")
-    for package in ("fastapi", "uvicorn", "rich"):
-        if importlib.util.find_spec(package) is None:
-            return _complain(f"this needs the package {package!r}: pip install 'agent-env[openenv]'")
+    if lacking := missing("fastapi", "uvicorn", "rich"):
+        return _complain(lacking)
     from agent_env.authoring.oracle import OracleError
     from agent_env.bundle import BundleError
     from agent_env.sandbox.interface import SandboxError

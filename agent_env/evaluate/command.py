@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import importlib.util
 import json
 import os
 import signal
@@ -12,6 +11,8 @@ import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
+
+from agent_env.extras import missing
 
 __all__ = ["add_arguments", "main"]
 
@@ -69,9 +70,8 @@ def main(arguments: argparse.Namespace) -> int:
     """Returns 0 if every episode was scored, 1 if some failed, 2 for wrong usage, 130 when interrupted."""
     if problem := _problem(arguments):
         return _complain(problem)
-    for package in ("fastapi", "uvicorn", "rich"):
-        if importlib.util.find_spec(package) is None:
-            return _complain(f"this needs the package {package!r}: pip install 'agent-env[openenv]'")
+    if lacking := missing("fastapi", "uvicorn", "rich"):
+        return _complain(lacking)
     from agent_env.bundle import BundleError
     from agent_env.evaluate.models import ModelError
     from agent_env.evaluate.results import ResultsError

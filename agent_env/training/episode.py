@@ -29,6 +29,7 @@ from agent_env.openenv.protocol import END_TURN, REASON_UNSCORED
 from agent_env.training.content import cut, is_error, result_text, sound
 from agent_env.training.notices import Notices
 from agent_env.training.opening import open_episode
+from agent_env.training.rewards import finite
 from agent_env.training.types import EndReason, RolloutFailed, Row
 
 __all__ = ["Answer", "Episode", "Final"]
@@ -258,23 +259,12 @@ class Episode:
 
 def _final(observation: Observation) -> Final:
     """The reward and scores of an episode's end. Raises RolloutFailed (UNSCORED)."""
-    reward = _number(observation.reward)
+    reward = finite(observation.reward)
     if reward is None:
         raise RolloutFailed(EndReason.UNSCORED, f"the episode ended with the reward {observation.reward!r:.80}")
     scores = observation.metadata.get("scores")
-    named = {str(name): _number(score) for name, score in scores.items()} if isinstance(scores, Mapping) else {}
+    named = {str(name): finite(score) for name, score in scores.items()} if isinstance(scores, Mapping) else {}
     return Final(reward, {name: score for name, score in named.items() if score is not None})
-
-
-def _number(value: Any) -> float | None:
-    """A finite float, or None. Booleans count as 0 and 1."""
-    if not isinstance(value, int | float):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None
 
 
 def _text(value: Any) -> str | None:

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
-import numbers
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -21,6 +19,7 @@ from agent_env.training.backoff import FailureBrake
 from agent_env.training.chat import ChatSession
 from agent_env.training.miles.evals import eval_splits
 from agent_env.training.miles.report import report
+from agent_env.training.rewards import finite
 from agent_env.training.rollout import COUNTS, Rollout
 from agent_env.training.row import read_row, read_token
 from agent_env.training.types import EndReason, InvalidRow, RolloutResult, Status
@@ -182,13 +181,13 @@ def _is_kept(args: Any, sample: Any) -> bool:
     value = getattr(sample, "reward", None)
     if isinstance(value, Mapping):
         value = value.get(getattr(args, "reward_key", None))
-    return _finite(value) is not None and _result_of(sample).get("status") == Status.SCORED.value
+    return finite(value) is not None and _result_of(sample).get("status") == Status.SCORED.value
 
 
 def _reward_of(sample: Any) -> float:
     metadata = getattr(sample, "metadata", None)
     scored = _result_of(sample).get("status") == Status.SCORED.value
-    value = _finite(metadata.get("reward")) if scored and isinstance(metadata, Mapping) else None
+    value = finite(metadata.get("reward")) if scored and isinstance(metadata, Mapping) else None
     return 0.0 if value is None else value
 
 
@@ -196,14 +195,3 @@ def _result_of(sample: Any) -> Mapping[str, Any]:
     metadata = getattr(sample, "metadata", None)
     result = metadata.get("agentenv") if isinstance(metadata, Mapping) else None
     return result if isinstance(result, Mapping) else {}
-
-
-def _finite(value: Any) -> float | None:
-    """A real number (numpy's too) as a float; None for anything else."""
-    if not isinstance(value, numbers.Real):
-        return None
-    try:
-        number = float(value)
-    except (OverflowError, ValueError):
-        return None
-    return number if math.isfinite(number) else None
