@@ -29,6 +29,11 @@ class App:
         """The env's, as its card says it."""
         return self._service.name
 
+    def introduction(self) -> bytes:
+        """What a client would ask first, in one piece of JSON: the card, and an MCP session that is open already."""
+        session, version = self._mcp.open()
+        return jsontext.dumps({"card": self._service.card(), "session": session, "version": version})
+
     async def handle(self, request: Request) -> Response:
         origin = request.headers.get("origin")
         if origin is not None and not _is_local(origin):  # a web page, by DNS rebinding (MCP: transports, security)

@@ -53,14 +53,18 @@ class McpEndpoint:
             return json_response(_error(None, INVALID_REQUEST, "id or method is missing or malformed"), 400)
         return json_response(await self._answer(ident, method, message.get("params")))
 
-    def _initialize(self, ident: int | str, params: Any) -> Response:
-        asked = params.get("protocolVersion") if isinstance(params, dict) else None
+    def open(self, asked: object = None) -> tuple[str, str]:
+        """A new session: its id, and the version of the protocol that it speaks: the one asked for, if it can."""
         session = os.urandom(16).hex()
         self._sessions[session] = None
         if len(self._sessions) > MAX_SESSIONS:
             del self._sessions[next(iter(self._sessions))]
+        return session, str(asked) if asked in VERSIONS else VERSIONS[0]
+
+    def _initialize(self, ident: int | str, params: Any) -> Response:
+        session, version = self.open(params.get("protocolVersion") if isinstance(params, dict) else None)
         result = {
-            "protocolVersion": asked if asked in VERSIONS else VERSIONS[0],
+            "protocolVersion": version,
             "capabilities": {"tools": {"listChanged": False}},
             "serverInfo": {"name": self._service.name, "version": self._service.env.version},
         }

@@ -3,9 +3,10 @@
 `serve` reads from the environment which it is, so one server.py runs everywhere:
 
 `AGENTENV_ACCEPT_FD=N`
-    N is an inherited AF_UNIX SOCK_SEQPACKET socket. Once ready the env sends the message b"ready" on it. Every message
-    that comes carries connected stream sockets (SCM_RIGHTS, with at least one byte of data), each a connection to
-    serve HTTP on. Its end means that the host is gone: the env exits at once.
+    N is an inherited AF_UNIX SOCK_SEQPACKET socket. Once ready the env sends the message b"ready" on it; or b"ready\\n"
+    and what a client would ask first, as JSON: {"card": its card, "session": the id of an MCP session that is open,
+    "version": of the protocol}. Every message that comes carries connected stream sockets (SCM_RIGHTS, with at least
+    one byte of data), each a connection to serve HTTP on. Its end means that the host is gone: the env exits at once.
 `AGENTENV_DIAL=PATH`
     PATH is a unix stream socket where the host listens. Once ready the env connects and sends b"control\\n". For every
     byte b"C" that comes on that connection the env opens another one, sends b"http\\n" and serves HTTP on it. The end
@@ -36,6 +37,7 @@ from agent_env.env.service import Service
 __all__ = ["serve"]
 
 MAX_PASSED = 64  # sockets in one message; the kernel's own limit is 253
+MAX_INTRODUCTION = 64 << 10  # bytes, of the 128 KiB that the host reads; what is longer it asks for
 
 
 def serve(env_class: type[Env]) -> None:
@@ -97,7 +99,8 @@ def _serve_passed(reactor: Reactor, app: App, channel: socket.socket) -> None:
                 os.close(fd)
 
     reactor.watch(channel.fileno(), READ, readable)
-    channel.send(b"ready")
+    introduction = app.introduction()
+    channel.send(b"ready\n" + introduction if len(introduction) <= MAX_INTRODUCTION else b"ready")
 
 
 def _connect(reactor: Reactor, app: App, sock: socket.socket) -> None:

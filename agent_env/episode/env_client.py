@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from agent_env.episode.http import BadReply, HttpClient, Response
+from agent_env.episode.introduction import Introduction
 from agent_env.episode.jsontext import JsonSyntaxError, JsonValueError, decode, encode
 from agent_env.episode.mcp import CallResult, McpClient, McpTool
 from agent_env.sandbox.interface import EnvInstance
@@ -36,8 +37,10 @@ class EnvClient:
         """role: the agent's role, sent with every MCP request; None: the default one."""
         self._http = HttpClient(instance.connect)
         self._role = role
-        self._card: Mapping[str, Any] | None = None
-        self._card_read = False
+        introduction = Introduction.parse(instance.introduction)
+        self._session_given = introduction.session if introduction else None
+        self._card: Mapping[str, Any] | None = introduction.card if introduction else None
+        self._card_read = introduction is not None
         self._mcp: McpClient | None = None
 
     async def card(self) -> Mapping[str, Any] | None:
@@ -75,7 +78,7 @@ class EnvClient:
 
     async def _session(self) -> McpClient:
         if self._mcp is None:
-            self._mcp = McpClient(self._http, await self.mcp_path(), self._role)
+            self._mcp = McpClient(self._http, await self.mcp_path(), self._role, self._session_given)
         return self._mcp
 
     # ---- data plane ----------------------------------------------------------------------------------------------

@@ -18,7 +18,16 @@ from agent_env.episode.http import BadReply, HttpClient, PeerError, Response
 from agent_env.episode.jsontext import JsonSyntaxError, JsonValueError, decode, encode
 from agent_env.episode.sse import SseDecoder
 
-__all__ = ["INVALID_PARAMS", "PARSE_ERROR", "CallResult", "McpClient", "McpTool", "RpcError", "UnreadableReply"]
+__all__ = [
+    "INVALID_PARAMS",
+    "PARSE_ERROR",
+    "CallResult",
+    "McpClient",
+    "McpTool",
+    "OpenSession",
+    "RpcError",
+    "UnreadableReply",
+]
 
 PROTOCOL_VERSION = "2025-06-18"
 PARSE_ERROR = -32700
@@ -50,6 +59,48 @@ class McpTool:
     meta: Mapping[str, Any]
     """`_meta`; empty if there is none."""
 
+    @classmethod
+    def parse(cls, entry: Any) -> McpTool:
+        """An entry of tools/list. Raises BadReply."""
+        if not isinstance(entry, dict) or not isinstance(entry.get("name"), str) or not entry["name"]:
+            raise BadReply("the env's tools/list has a tool without a name")
+        name, schema = entry["name"], entry.get("inputSchema")
+        description, meta = entry.get("description"), entry.get("_meta")
+        if schema is not None and not isinstance(schema, dict):
+            raise BadReply(f"the env's tool {name!r} has an inputSchema that is no object")
+        return cls(
+            name=name,
+            description=description if isinstance(description, str) else "",
+            input_schema=schema if schema else {"type": "object", "properties": {}},
+            meta=meta if isinstance(meta, dict) else {},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSession:
+    """A session that needs no initialize."""
+
+    headers: tuple[tuple[str, str], ...]
+    """To be sent with every request."""
+    tools: tuple[McpTool, ...] | None = None
+    """All there are, if they are known, and stay what they are."""
+
+    @classmethod
+    def parse(cls, session: Any, version: Any, tools: tuple[McpTool, ...] | None = None) -> OpenSession:
+        """session: its id; None: the server keeps none. Raises BadReply."""
+        if not isinstance(version, str):
+            raise BadReply("the env's initialize result has no protocolVersion")
+        headers = []
+        for name, value in (("mcp-session-id", session), ("mcp-protocol-version", version)):
+            if value is None:
+                continue
+            if not isinstance(value, str) or not value.isascii() or not value.isprintable() or len(value) > MAX_HEADER:
+                raise BadReply(f"the env's {name} is no header value")
+            headers.append((name, value))
+        if tools is not None and len(tools) > MAX_TOOLS:
+            raise BadReply(f"the env lists more than {MAX_TOOLS} tools")
+        return cls(tuple(headers), tools)
+
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
@@ -66,18 +117,25 @@ class CallResult:
 class McpClient:
     """One MCP session; it opens with the first request."""
 
-    def __init__(self, http: HttpClient, path: str = "/mcp", role: str | None = None) -> None:
-        """path: where the server serves MCP; role: sent as `AgentEnv-Role` with every request."""
+    def __init__(
+        self, http: HttpClient, path: str = "/mcp", role: str | None = None, session: OpenSession | None = None
+    ) -> None:
+        """path: where the server serves MCP; role: sent as `AgentEnv-Role` with every request; session: to be used
+        instead of a new one."""
         self._http = http
         self._path = path
         self._headers = [("Accept", "application/json, text/event-stream")]
         if role:
             self._headers.append(("AgentEnv-Role", role))
+        if session:
+            self._headers += session.headers
         self._count = 0
-        self._open = False
+        self._session = session
 
     async def list_tools(self) -> tuple[McpTool, ...]:
         """Every page of the server's tools, in its order."""
+        if self._session is not None and self._session.tools is not None:
+            return self._session.tools
         tools: dict[str, McpTool] = {}
         cursor: str | None = None
         for _ in range(MAX_PAGES):
@@ -86,7 +144,7 @@ class McpClient:
             if not isinstance(listed, list):
                 raise BadReply("the env's tools/list has no list of tools")
             for entry in listed:
-                tool = _tool(entry)
+                tool = McpTool.parse(entry)
                 tools.setdefault(tool.name, tool)
             if len(tools) > MAX_TOOLS:
                 raise BadReply(f"the env lists more than {MAX_TOOLS} tools")
@@ -106,33 +164,25 @@ class McpClient:
 
     async def _request(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         body = self._encoded(method, params)  # before the session opens: what can't be sent opens none
-        if not self._open:
-            await self._initialize()
+        if self._session is None:
+            self._session = await self._initialize()
             body = self._encoded(method, params)
         _, result = await self._send(body)
         return result
 
-    async def _initialize(self) -> None:
+    async def _initialize(self) -> OpenSession:
         params = {
             "protocolVersion": PROTOCOL_VERSION,
             "capabilities": {},
             "clientInfo": {"name": "agent-env", "version": __version__},
         }
         response, result = await self._send(self._encoded("initialize", params))
-        session = response.headers.get("mcp-session-id")
-        version = result.get("protocolVersion")
-        if not isinstance(version, str):
-            raise BadReply("the env's initialize result has no protocolVersion")
-        for name, value in (("mcp-session-id", session), ("mcp-protocol-version", version)):
-            if value is None:
-                continue
-            if not value.isascii() or not value.isprintable() or len(value) > MAX_HEADER:
-                raise BadReply(f"the env's {name} is no header value")
-            self._headers.append((name, value))
+        session = OpenSession.parse(response.headers.get("mcp-session-id"), result.get("protocolVersion"))
+        self._headers += session.headers
         done = await self._post(encode({"jsonrpc": "2.0", "method": "notifications/initialized"}))
         if done.status >= 400:
             raise BadReply(f"the env answered {done.status} to notifications/initialized: {_shown(done.body)}")
-        self._open = True
+        return session
 
     def _encoded(self, method: str, params: Mapping[str, Any]) -> bytes:
         return encode({"jsonrpc": "2.0", "id": self._count + 1, "method": method, "params": params})
@@ -147,7 +197,7 @@ class McpClient:
         response = await self._http.request(
             "POST", self._path, body, self._headers, reply.enough if reply is not None else None
         )
-        if response.status in (307, 308) and not self._open:
+        if response.status in (307, 308) and self._session is None:
             # A server mounted at /mcp/ sends /mcp there. Nothing was carried out, so asking again is safe.
             path = urlsplit(response.headers.get("location", "")).path
             if path.rstrip("/") != self._path.rstrip("/") or path == self._path:
@@ -225,21 +275,6 @@ def _content_type(response: Response) -> str:
 def _shown(body: bytes | bytearray) -> str:
     """The beginning of a body, for a message."""
     return repr(bytes(body[:200]).decode("utf-8", "replace"))
-
-
-def _tool(entry: Any) -> McpTool:
-    if not isinstance(entry, dict) or not isinstance(entry.get("name"), str) or not entry["name"]:
-        raise BadReply("the env's tools/list has a tool without a name")
-    name, schema = entry["name"], entry.get("inputSchema")
-    description, meta = entry.get("description"), entry.get("_meta")
-    if schema is not None and not isinstance(schema, dict):
-        raise BadReply(f"the env's tool {name!r} has an inputSchema that is no object")
-    return McpTool(
-        name=name,
-        description=description if isinstance(description, str) else "",
-        input_schema=schema if schema else {"type": "object", "properties": {}},
-        meta=meta if isinstance(meta, dict) else {},
-    )
 
 
 def _call_result(result: dict[str, Any]) -> CallResult:

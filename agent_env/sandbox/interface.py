@@ -102,6 +102,11 @@ class EnvInstance(ABC):
     id: str
     """Unique; in process titles, container labels and logs."""
 
+    @property
+    def introduction(self) -> bytes:
+        """What its server told of itself when it came up (see `agent_env.env.server`), untrusted; b"" for nothing."""
+        return b""
+
     @abstractmethod
     async def connect(self) -> socket.socket:
         """A new connection to the env's HTTP server: a connected, non-blocking stream socket that the caller closes.

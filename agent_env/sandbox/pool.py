@@ -155,6 +155,10 @@ class _Handed(EnvInstance):
         self._instance = instance
         self._ended = ended
 
+    @property
+    def introduction(self) -> bytes:
+        return self._instance.introduction
+
     async def connect(self) -> socket.socket:
         return await self._instance.connect()
 

@@ -72,7 +72,7 @@ def accepting(**environ: str) -> Iterator[tuple[subprocess.Popen[str], socket.so
     host.settimeout(BOUND)
     with host, started((inside.fileno(),), AGENTENV_ACCEPT_FD=str(inside.fileno()), **environ) as process:
         inside.close()
-        assert host.recv(64) == b"ready"
+        assert host.recv(1 << 17).partition(b"\n")[0] == b"ready"
         yield process, host
 
 
@@ -151,6 +151,21 @@ def test_a_burst_of_passed_sockets_is_served() -> None:
         for ours, _ in pairs:
             ours.sendall(CARD)
         assert [answer(ours)[0] for ours, _ in pairs] == [200] * 120
+
+
+def test_it_introduces_itself_with_its_card_and_an_open_session() -> None:
+    host, inside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    host.settimeout(BOUND)
+    with host, started((inside.fileno(),), AGENTENV_ACCEPT_FD=str(inside.fileno())):
+        inside.close()
+        told = json.loads(host.recv(1 << 17).removeprefix(b"ready\n"))
+        with passed(host) as sock:
+            sock.sendall(CARD)
+            assert json.loads(answer(sock)[2]) == told["card"]
+            ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+            session = {"Mcp_Session_Id": told["session"], "Mcp_Protocol_Version": told["version"]}
+            status, _, pong = post(sock, "/mcp", ping, **session)
+            assert (status, pong["result"]) == (200, {})
 
 
 def test_something_else_than_a_socket_is_dropped() -> None:

@@ -39,6 +39,7 @@ class ProcessEnv(EnvInstance):
         self._sockets: list[socket.socket] = []
         self._accepted: socket.socket | None = None
         self._accepted_at = 0.0
+        self._introduction = b""
         self._why: str | None = None
         self._killing: asyncio.Task[None] | None = None
 
@@ -68,6 +69,10 @@ class ProcessEnv(EnvInstance):
                 await self._says_ready()
         except _Ended:
             await self._fail_deploy()
+
+    @property
+    def introduction(self) -> bytes:
+        return self._introduction
 
     async def connect(self) -> socket.socket:
         if not self._child.alive():
@@ -141,7 +146,8 @@ class ProcessEnv(EnvInstance):
             await asyncio.gather(*ways, return_exceptions=True)
 
     async def _says_ready(self) -> None:
-        if await receive_text(self._child.channel, 64) != b"ready":
+        word, _, self._introduction = (await receive_text(self._child.channel, passing.MAX_MESSAGE)).partition(b"\n")
+        if word != b"ready":
             await readable(self._child.pidfd)  # no word but its end: a server that closes the socket binds its port
             raise _Ended
         self._tcp = False
