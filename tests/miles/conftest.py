@@ -1,7 +1,7 @@
-"""Each test begins with no failures counted, as the trainer side's do."""
+"""Each test begins as a process does."""
 
 from __future__ import annotations
 
-from tests.training.conftest import _fresh_brake
+from tests.training.conftest import _fresh_process
 
-__all__ = ["_fresh_brake"]
+__all__ = ["_fresh_process"]
