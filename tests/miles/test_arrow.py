@@ -10,7 +10,7 @@ import pytest
 
 from agent_env.training.row import read_row
 from tests.miles.doubles import TaskServer, task
-from tests.miles.test_rows import rows, write
+from tests.miles.writer import rows, write
 from tests.peers import peer_python
 from tests.training.row import END_TURN, openai_tools, tool
 

@@ -18,7 +18,7 @@ from agent_env.training.miles import agent
 from tests.training.chat_server import END, Answer, ChatServer, Scripted, call, completion
 from tests.training.env_server import EnvServer
 from tests.training.row import PROMPT, metadata
-from tests.training.test_arguments import JSON
+from tests.training.strategies import JSON
 
 # What JSON text can say and Python's encoder doesn't write by itself.
 ODD = JSON | st.sampled_from([float("nan"), float("inf"), 10**400, "\ud800", "x" * 5000])

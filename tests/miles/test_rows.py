@@ -8,9 +8,7 @@ import json
 import os
 import signal
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,6 +17,7 @@ from agent_env.training.miles.rows import RowsError, write_rows
 from agent_env.training.row import read_row
 from agent_env.training.types import ServerSettings
 from tests.miles.doubles import TaskServer, task
+from tests.miles.writer import rows, run, write
 from tests.training.row import END_TURN, openai_tools, tool
 
 SPLITS = {
@@ -26,34 +25,6 @@ SPLITS = {
     "eval": [task(2)],
     "train": [task(0), task(1)],
 }
-
-
-@dataclass(frozen=True)
-class Ran:
-    code: int
-    out: str
-    err: str
-
-
-async def run(*arguments: str) -> Ran:
-    """The command, in a process of its own."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "agent_env.training.miles", *arguments),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await process.communicate()
-    assert process.returncode is not None
-    return Ran(process.returncode, out.decode(), err.decode())
-
-
-async def write(server: TaskServer, out: Path, *options: str) -> Ran:
-    async with server.serve():
-        return await run(*options, server.url, str(out))
-
-
-def rows(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().split("\n") if line]
 
 
 async def test_writes_one_file_a_split_in_order(tmp_path: Path) -> None:

@@ -11,12 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_env.training.arguments import MAX_DEPTH, InvalidArguments, parse_arguments
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=8,
-)
+from tests.training.strategies import JSON
 
 
 @pytest.mark.parametrize("nothing", [None, "", "  ", "\n\t", "null", " null "])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_env.training.content import NO_OUTPUT, cut, is_error, result_text
-from tests.training.test_arguments import JSON
+from tests.training.strategies import JSON
 
 
 def mcp(*blocks: Any, **more: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agent_env.training.history import History
 from tests.training.row import PROMPT
-from tests.training.test_arguments import JSON
+from tests.training.strategies import JSON
 
 
 def test_an_assistants_message_goes_back_as_it_came() -> None:
