@@ -10,7 +10,7 @@ from agent_env.episode import ErrorKind
 
 from .conftest import Make
 from .doubles import FakeSandbox
-from .test_mcp import Answer, Peer, json_answer, raw_stream, reply
+from .servers import Answer, Peer, json_answer, raw_stream, reply
 
 
 def error(code: int, message: str) -> Answer:

@@ -15,7 +15,7 @@ from agent_env.episode.env_client import EnvClient, EnvRefused
 from agent_env.episode.http import BadReply
 
 from .doubles import FakeInstance
-from .test_http import request_read
+from .servers import request_read
 
 CARD = "/.well-known/agent-env.json"
 

@@ -13,7 +13,7 @@ from agent_env.episode.jsontext import JsonSyntaxError, JsonValueError, decode, 
 from agent_env.episode.mcp import McpClient, RpcError
 from agent_env.episode.sse import SseDecoder
 
-from .test_http import Server, request_read
+from .servers import Server, request_read
 
 PIECES = st.sampled_from(
     [

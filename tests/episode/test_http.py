@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -12,47 +10,13 @@ import pytest
 from agent_env.episode import http
 from agent_env.episode.http import BadReply, ConnectionLost, HttpClient, PeerError, Response, TooLarge
 
-Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+from .doubles import Script
+from .servers import Server, request_read
+
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
-class Server:
-    """Plays `script` on every connection."""
-
-    def __init__(self, script: Serve) -> None:
-        self.script = script
-        self.connections = 0
-        self.tasks: list[asyncio.Task[None]] = []
-
-    async def connect(self) -> socket.socket:
-        self.connections += 1
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        self.tasks.append(asyncio.create_task(self._play(theirs)))
-        return ours
-
-    async def _play(self, sock: socket.socket) -> None:
-        reader, writer = await asyncio.open_connection(sock=sock)
-        try:
-            await self.script(reader, writer)
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass
-        finally:
-            writer.close()
-
-
-async def request_read(reader: asyncio.StreamReader) -> bytes:
-    """One request: its head and body."""
-    head = await reader.readuntil(b"\r\n\r\n")
-    length = 0
-    for line in head.split(b"\r\n"):
-        name, _, value = line.partition(b":")
-        if name.lower() == b"content-length":
-            length = int(value)
-    return head + await reader.readexactly(length)
-
-
-def answering(*answers: bytes) -> Serve:
+def answering(*answers: bytes) -> Script:
     """Answers each request with the next of these bytes, then closes."""
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -64,7 +28,7 @@ def answering(*answers: bytes) -> Serve:
     return script
 
 
-async def ask(script: Serve, **options: Any) -> Response:
+async def ask(script: Script, **options: Any) -> Response:
     client = HttpClient(Server(script).connect)
     try:
         async with asyncio.timeout(10):

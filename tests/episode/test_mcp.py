@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,73 +11,7 @@ from agent_env.episode import mcp
 from agent_env.episode.http import BadReply, HttpClient, PeerError
 from agent_env.episode.mcp import McpClient, RpcError, UnreadableReply
 
-from .test_http import Server, request_read
-
-Answer = Callable[[dict[str, Any]], Any]
-"""From a request to a reply's bytes, or to what its result is."""
-
-
-class Peer:
-    """An MCP server in this process. `answers`: by method, what its result is, or the whole HTTP answer as bytes."""
-
-    def __init__(self, answers: dict[str, Answer] | None = None, sse: bool = False, session: str | None = "s1") -> None:
-        self.answers = answers or {}
-        self.sse = sse
-        self.session = session
-        self.heads: list[str] = []
-        self.messages: list[dict[str, Any]] = []
-        self.server = Server(self.serve)
-
-    def client(self, **options: Any) -> McpClient:
-        return McpClient(HttpClient(self.server.connect), **options)
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while True:
-            head, _, body = (await request_read(reader)).partition(b"\r\n\r\n")
-            if head.startswith(b"GET "):  # it has no card
-                writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
-                continue
-            message = json.loads(body)
-            self.heads.append(head.decode().lower())
-            self.messages.append(message)
-            writer.write(self._answer(message))
-            await writer.drain()
-
-    def _answer(self, message: dict[str, Any]) -> bytes:
-        method = message["method"]
-        if method in self.answers:
-            result = self.answers[method](message)
-            if isinstance(result, bytes):
-                return result
-        elif method == "initialize":
-            result = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {}}
-        elif "id" not in message:
-            return b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"
-        else:
-            result = {"tools": [{"name": "add", "inputSchema": {"type": "object"}}]}
-        reply = {"jsonrpc": "2.0", "id": message["id"], "result": result}
-        more = f"mcp-session-id: {self.session}\r\n" if self.session and method == "initialize" else ""
-        return event_stream(reply, more=more) if self.sse else json_answer(reply, more=more)
-
-
-def json_answer(value: Any, status: str = "200 OK", more: str = "") -> bytes:
-    body = value if isinstance(value, bytes) else json.dumps(value).encode()
-    return (
-        f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\n{more}Content-Length: {len(body)}\r\n\r\n".encode()
-        + body
-    )
-
-
-def event_stream(*values: Any, more: str = "") -> bytes:
-    body = b"".join(b"event: message\r\ndata: " + json.dumps(value).encode() + b"\r\n\r\n" for value in values)
-    return raw_stream(body, more)
-
-
-def raw_stream(body: bytes, more: str = "") -> bytes:
-    head = (
-        f"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n{more}Transfer-Encoding: chunked\r\n\r\n"
-    )
-    return head.encode() + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+from .servers import Answer, Peer, Server, event_stream, json_answer, raw_stream, reply, request_read
 
 
 def text(words: str) -> dict[str, Any]:
@@ -199,11 +131,6 @@ async def test_arguments_refused_at_the_door_are_a_json_rpc_error() -> None:
     with pytest.raises(RpcError) as refused:
         await Peer({"tools/call": lambda message: answer}).client().call_tool("x", {})
     assert refused.value.code == mcp.INVALID_PARAMS
-
-
-def reply(text_: str) -> Answer:
-    """A JSON reply whose result is this text, unread."""
-    return lambda message: json_answer(b'{"jsonrpc": "2.0", "id": %d, "result": %b}' % (message["id"], text_.encode()))
 
 
 @pytest.mark.parametrize(
