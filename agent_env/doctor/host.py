@@ -17,7 +17,7 @@ from agent_env.doctor.finding import Finding, fail, ok, warn
 
 __all__ = ["env_host", "trainer_host"]
 
-_TRAINER = ("httpx", "pydantic", "websockets")
+_TRAINER = ("httpcore", "httpx", "pydantic", "websockets")
 _SERVER = ("fastapi", "uvicorn", "h11", "docker", "huggingface_hub", "prometheus_client", "rich")
 _PER_ROLLOUT = 2
 """Open files of a rollout: its session with the env server, and its chat."""

@@ -13,7 +13,6 @@ import asyncio
 import json
 import re
 import socket
-import ssl
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from agent_env.training.history import History
 from agent_env.training.types import EndReason, RolloutFailed
 
 if TYPE_CHECKING:
-    import httpx
+    import httpcore
 
 __all__ = ["ChatSession", "ContextOverflow", "Reply", "ToolCall", "read_reply"]
 
@@ -34,7 +33,11 @@ IDLE_REUSE = 2.0
 server closes it, which would lose a request."""
 TRIES_500 = 3
 """A 500 is mostly a bug, which doesn't go away; 502, 503 and such are tried until the timeout."""
-HEADERS = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "agent-env"}
+HEADERS: dict[bytes | str, bytes | str] = {
+    "Content-Type": "application/json",
+    "Accept": "application/json",
+    "User-Agent": "agent-env",
+}
 SHOWN = 300
 """Characters of an answer that an error quotes."""
 
@@ -88,8 +91,8 @@ class ChatSession:
         self._head = json.dumps({"model": "default", **kept}, allow_nan=False)[:-1]
         self._headers = {**HEADERS, "Authorization": f"Bearer {api_key}"} if api_key else HEADERS
         self._tail = f', "tools": {json.dumps(list(tools), allow_nan=False)}}}' if tools else "}"
-        self._transport: httpx.AsyncHTTPTransport | None = None
-        self._address: httpx.URL
+        self._pool: httpcore.AsyncConnectionPool | None = None
+        self._address: httpcore.URL
 
     async def complete(self, history: History, *, timeout: float) -> Reply:
         """The model's next message. `timeout`: seconds, over all tries.
@@ -118,31 +121,32 @@ class ChatSession:
         raise RuntimeError("delays never end")
 
     async def close(self) -> None:
-        if self._transport is not None:
-            transport, self._transport = self._transport, None
-            await transport.aclose()
+        if self._pool is not None:
+            pool, self._pool = self._pool, None
+            await pool.aclose()
 
     async def _try(self, body: bytes, tries: int) -> Reply:
-        import httpx
+        import httpcore
 
         try:
-            if self._transport is None:
-                self._transport, self._address = _new_transport(self.url), httpx.URL(self.url)
-            # The transport itself: a client would add cookies, redirects and half a millisecond to each request.
-            request = httpx.Request("POST", self._address, headers=self._headers, content=body)
-            answer = await self._transport.handle_async_request(request)
-            content = await answer.aread()
-        except httpx.ConnectError as error:
+            if self._pool is None:
+                self._pool, self._address = _new_pool(self.url), _address(self.url)
+            # httpx' own layer: a client on top would add cookies, redirects and most of a millisecond to each request.
+            answer = await self._pool.request("POST", self._address, headers=self._headers, content=body)
+        except httpcore.ConnectError as error:
             raise _TryAgain(f"cannot connect to the session at {self.url}: {innermost(error)}") from error
-        except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+        except (ValueError, httpcore.UnsupportedProtocol) as error:
             raise RolloutFailed(EndReason.MODEL_ERROR, f"base_url {self.url!r} is not an address: {error}") from error
-        except httpx.HTTPError as error:
+        except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
             message = f"the connection to the session was lost before its answer came: {innermost(error)}"
             raise RolloutFailed(EndReason.MODEL_ERROR, message) from error
-        if answer.status_code == 200:
-            return read_reply(content)
+        if answer.status == 200:
+            return read_reply(answer.content)
         await self.close()  # some servers close the connection after an error, and say nothing
-        raise _refusal(answer.status_code, content, answer.headers.get("Retry-After"), tries)
+        after = next(
+            (value.decode("latin-1") for name, value in answer.headers if name.lower() == b"retry-after"), None
+        )
+        raise _refusal(answer.status, answer.content, after, tries)
 
 
 class _TryAgain(Exception):
@@ -242,9 +246,21 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"it holds {name}")
 
 
-def _new_transport(url: str) -> httpx.AsyncHTTPTransport:
-    """One rollout's own: nothing is shared between rollouts or event loops, and no pool is searched."""
+def _address(url: str) -> httpcore.URL:
+    """Raises ValueError for what is no address."""
+    import httpcore
     import httpx
+
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise ValueError(str(error)) from None
+    return httpcore.URL(scheme=parsed.raw_scheme, host=parsed.raw_host, port=parsed.port, target=parsed.raw_path)
+
+
+def _new_pool(url: str) -> httpcore.AsyncConnectionPool:
+    """One rollout's own: nothing is shared between rollouts or event loops, and no pool is searched."""
+    import httpcore
 
     keepalive = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]  # a session host that vanished is noticed, in the end
     if hasattr(socket, "TCP_KEEPIDLE"):
@@ -253,9 +269,10 @@ def _new_transport(url: str) -> httpx.AsyncHTTPTransport:
             (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 20),
             (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 5),
         ]
-    return httpx.AsyncHTTPTransport(
-        verify=tls_context() if url.startswith("https:") else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
-        limits=httpx.Limits(max_connections=None, max_keepalive_connections=1, keepalive_expiry=IDLE_REUSE),
+    return httpcore.AsyncConnectionPool(
+        ssl_context=tls_context() if url.startswith("https:") else None,
+        max_connections=None,
+        max_keepalive_connections=1,
+        keepalive_expiry=IDLE_REUSE,
         socket_options=keepalive,
-        trust_env=False,
     )
