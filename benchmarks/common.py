@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import fcntl
+import hashlib
 import json
 import os
 import platform
 import resource
+import shutil
 import signal
 import socket
 import statistics
@@ -20,7 +23,10 @@ import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agent_env.bundle.model import EnvSpec
 
 __all__ = [
     "FRAMEWORK",
@@ -32,6 +38,8 @@ __all__ = [
     "finish",
     "machine",
     "many_files",
+    "median",
+    "on_image",
     "ours",
     "peer_python",
     "percentile",
@@ -109,6 +117,17 @@ def served(command: Sequence[str]) -> Iterator[tuple[str, int]]:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         log.close()
+
+
+def on_image(env: EnvSpec, image: str, folder: Path) -> EnvSpec:
+    """The same env, its container's image made FROM one that has Python: its own Dockerfile asks a registry. `folder`,
+    which is empty, holds what it is built of."""
+    shutil.copytree(env.folder, folder, dirs_exist_ok=True)
+    command = json.dumps(["python3", *env.command[1:]])
+    dockerfile = folder / "Dockerfile"
+    dockerfile.write_text(f"FROM {image}\nWORKDIR /app\nCOPY . .\nCMD {command}\n")
+    digest = hashlib.sha256(f"{env.digest} {image}".encode()).hexdigest()
+    return dataclasses.replace(env, folder=folder, dockerfile=dockerfile, digest=digest)
 
 
 def many_files() -> None:

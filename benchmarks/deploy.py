@@ -3,6 +3,7 @@
     python benchmarks/deploy.py                          # GridSim: plain subprocess, fork server, Landlock tier
     python benchmarks/deploy.py --docker                 # and Docker, cold and warm (DOCKER_HOST is honoured)
     python benchmarks/deploy.py --live 64 256 1000       # and memory, call times and tear-down of that many live envs
+    python benchmarks/deploy.py --docker --docker-live 64 --image agentenv-python:local    # without a registry
 
 Ways are interleaved round by round, so that a noisy machine is unfair to all alike: compare the ratios of one run.
 """
@@ -16,10 +17,13 @@ import os
 import socket
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
+
+from common import on_image
 
 from agent_env.bundle import load_bundle
 from agent_env.bundle.model import EnvSpec
@@ -128,9 +132,9 @@ def spread(name: str, seconds: Sequence[float]) -> dict[str, float]:
     return {f"p50_{name}": round(statistics.median(ordered), 2), f"p95_{name}": round(p95, 2)}
 
 
-async def live(env: EnvSpec, tool: str, count: int) -> dict[str, Any]:
-    """That many at once in the process sandbox: each deployed, asked once more when all are up, and torn down."""
-    sandbox = ProcessSandbox()
+async def live(env: EnvSpec, tool: str, count: int, sandbox: Sandbox) -> dict[str, Any]:
+    """That many at once: each deployed, asked once more when all are up, and torn down with the sandbox, not started
+    yet. Containers are no processes of ours: of their memory, what was available tells."""
     await sandbox.start()
     try:
         await sandbox.prepare(env)
@@ -153,19 +157,20 @@ async def live(env: EnvSpec, tool: str, count: int) -> dict[str, Any]:
         pids = [pid for pid in processes() if pid not in shared]
         step = max(1, len(pids) // SAMPLED // 2)
         sample = [memory(pid) for pid in pids[::step]]
-        per_env = len(pids) / count / len(sample) if sample else 0.0
+        per_env = len(pids) / count / len(sample) if isinstance(sandbox, ProcessSandbox) else None
         for client in clients:
             client.close()
         ending = time.perf_counter()
     finally:
         await sandbox.close()
     return {
+        "way": "process" if isinstance(sandbox, ProcessSandbox) else "docker",
         "live": count,
         "up_s": round(seconds, 2),
         "down_s": round(time.perf_counter() - ending, 2),
         **spread("call_ms", asked),
-        "private_mib": round(per_env * sum(private for private, _ in sample), 2),
-        "pss_mib": round(per_env * sum(pss for _, pss in sample), 2),
+        "private_mib": per_env and round(per_env * sum(private for private, _ in sample), 2),
+        "pss_mib": per_env and round(per_env * sum(pss for _, pss in sample), 2),
         "available_mib": round(taken / count, 2),
     }
 
@@ -202,9 +207,11 @@ def available() -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable")) / 1024
 
 
-async def measure(arguments: argparse.Namespace) -> dict[str, Any]:
+async def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """`folder`: an empty one."""
     bundle = load_bundle(arguments.bundle)
     env = bundle.envs[arguments.env] if arguments.env else next(iter(bundle.envs.values()))
+    image = on_image(env, arguments.image, folder) if arguments.image else env
     boxes: dict[str, Sandbox] = {}
     result: dict[str, Any] = {"env": env.name, "cpus": os.cpu_count(), "load": os.getloadavg()[0]}
     try:
@@ -219,9 +226,10 @@ async def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         for name, box in boxes.items():
             await box.start()
             begun = time.perf_counter()
-            await box.prepare(env)
+            spec = image if name.startswith("docker") else env
+            await box.prepare(spec)
             result.setdefault("prepare_s", {})[name] = round(time.perf_counter() - begun, 2)
-            ways[name] = deployer(box, env)
+            ways[name] = deployer(box, spec)
         trial = await ways["fork server"]()
         try:
             tool = (await EnvClient(trial).list_tools())[0].name
@@ -231,7 +239,12 @@ async def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     finally:
         for box in boxes.values():
             await box.close()
-    result["live"] = [await live(env, tool, count) for count in arguments.live]
+    result["live"] = [await live(env, tool, count, ProcessSandbox()) for count in arguments.live]
+    if arguments.docker_live:
+        from agent_env.sandbox.docker import DockerSandbox
+
+        for count in arguments.docker_live:
+            result["live"].append(await live(image, tool, count, DockerSandbox(warm_verifiers=0)))
     return result
 
 
@@ -248,9 +261,10 @@ def show(result: dict[str, Any]) -> None:
             f"   kill {row['p50_kill_ms']:6.1f} / {row['p95_kill_ms']:6.1f}   {base / row['p50_ms']:5.1f}x"
         )
     for row in result["live"]:
+        processes = f"{row['private_mib']} private, {row['pss_mib']} PSS, " if row["private_mib"] else ""
         print(
-            f"  {row['live']:5d} live: up in {row['up_s']} s, down in {row['down_s']} s, MiB each: "
-            f"{row['private_mib']} private, {row['pss_mib']} PSS, {row['available_mib']} of what was available; "
+            f"  {row['live']:5d} live, {row['way']}: up in {row['up_s']} s, down in {row['down_s']} s, MiB each: "
+            f"{processes}{row['available_mib']} of what was available; "
             f"a call {row['p50_call_ms']} / {row['p95_call_ms']} ms"
         )
 
@@ -264,9 +278,12 @@ def main() -> None:
         "--live", type=int, nargs="*", default=[], metavar="N", help="how many at once, e.g. 64 256 1000"
     )
     parser.add_argument("--docker", action="store_true", help="measure Docker as well")
+    parser.add_argument("--docker-live", type=int, nargs="*", default=[], metavar="N", help="the same in containers")
+    parser.add_argument("--image", help="make the env's image of this one, with Python, not as its Dockerfile says")
     parser.add_argument("--json", metavar="FILE", help="write the result there, too")
     arguments = parser.parse_args()
-    result = asyncio.run(measure(arguments))
+    with tempfile.TemporaryDirectory() as folder:
+        result = asyncio.run(measure(arguments, Path(folder)))
     show(result)
     if arguments.json:
         Path(arguments.json).write_text(json.dumps(result, indent=2) + "\n")

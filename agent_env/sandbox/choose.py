@@ -30,7 +30,7 @@ def make_sandbox(
     """The sandbox for these envs, not started yet. A Sandbox given as `kind` is returned as it is.
 
     `per_env_limits` and a mapping `warm` go by env name. `warm` is how many fresh envs of each kind are kept ready;
-    None: min(4, max_live) for envs in Docker, where a start takes half a second, and none in the process sandbox,
+    None: min(4, max_live) for envs in Docker, where a start takes 0.1 s and more, and none in the process sandbox,
     whose fork server starts one in milliseconds. `max_live` bounds what the host holds, warm ones included.
 
     Raises ValueError for an unknown kind, SandboxUnavailable if an env needs Docker and `kind` rules it out.

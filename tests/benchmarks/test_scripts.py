@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-SCRIPTS = ("capacity", "deploy", "footprint", "live", "openenv", "parts", "rows", "run_all", "trainer")
+SCRIPTS = ("capacity", "deploy", "footprint", "kill", "live", "openenv", "parts", "rows", "run_all", "trainer")
 
 
 @pytest.fixture
@@ -62,6 +62,7 @@ def test_goals_tell_what_is_missed(common: ModuleType) -> None:
         ("rows", ["--tasks", "20"]),
         ("trainer", ["--rollouts", "4", "--rounds", "1"]),
         ("capacity", ["--sessions", "4", "--rollouts", "256"]),
+        ("kill", ["--live", "3", "--kills", "1"]),
     ],
 )
 def test_a_small_run_gives_figures_and_no_failure(name: str, options: list[str], tmp_path: Path) -> None:
