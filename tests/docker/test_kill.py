@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import signal
@@ -24,7 +23,7 @@ from agent_env.sandbox.docker.processes import kill_processes
 from agent_env.sandbox.owners import owner_state, this_owner
 
 from .envs import PROBE, make_env
-from .traces import left, running
+from .traces import Traces, left, running, with_descendants
 
 pytestmark = pytest.mark.docker
 
@@ -67,19 +66,6 @@ def start_victim(engine: Any, tmp_path: Path) -> Iterator[Callable[[int], Victim
         victim.kill()
 
 
-def processes_of(engine: Any, owner: str) -> list[int]:
-    found = []
-    for container in engine.containers(filters={"label": f"{OWNER_LABEL}={owner}"}):
-        with contextlib.suppress(Exception):  # it ended since
-            found += _processes(engine, container["Id"])
-    return found
-
-
-def _processes(engine: Any, container: str) -> list[int]:
-    top = engine.top(container)
-    return [int(row[top["Titles"].index("PID")]) for row in top["Processes"]]
-
-
 def wait_until_gone(look: Callable[[], list[Any]]) -> None:
     give_up = time.monotonic() + GONE
     while remaining := look():
@@ -91,7 +77,7 @@ def test_server_killed_hard_leaves_nothing_though_its_envs_ignore_every_signal(
     engine: Any, start_victim: Callable[[int], Victim]
 ) -> None:
     victim, neighbour = start_victim(8), start_victim(1)
-    pids, others = processes_of(engine, victim.owner), processes_of(engine, neighbour.owner)
+    pids, others = Traces.of(engine, victim.owner).processes, Traces.of(engine, neighbour.owner).processes
     assert len(pids) > 8
     victim.kill()
     wait_until_gone(lambda: [pid for pid in pids if running(pid)])
@@ -107,11 +93,11 @@ async def test_processes_of_the_named_containers_end_and_no_others(
 ) -> None:
     victim = start_victim(2)
     env, other = engine.containers(filters={"label": [f"{OWNER_LABEL}={victim.owner}", f"{ENV_LABEL}=probe"]})[:2]
-    ended = _processes(engine, env["Id"])
+    ended = with_descendants(engine.inspect_container(env["Id"])["State"]["Pid"])
     assert len(ended) >= 2
     assert kill_processes({env["Id"]}) >= 1, "the kernel ends the rest with the first"
     wait_until_gone(lambda: [pid for pid in ended if running(pid)])
-    assert all(running(pid) for pid in _processes(engine, other["Id"]))
+    assert running(engine.inspect_container(other["Id"])["State"]["Pid"])
     assert kill_processes(set()) == 0
 
 

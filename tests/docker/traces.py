@@ -12,7 +12,7 @@ import docker.errors
 from agent_env.sandbox.docker.options import OWNER_LABEL
 from agent_env.sandbox.owners import list_folders
 
-__all__ = ["Traces", "left", "running"]
+__all__ = ["Traces", "left", "running", "with_descendants"]
 
 CGROUPS = Path("/sys/fs/cgroup")
 
@@ -54,7 +54,7 @@ class Traces:
             except docker.errors.NotFound:
                 continue  # it was ended since
             containers.add(found["Id"])
-            processes |= _with_descendants(found["State"]["Pid"])
+            processes |= with_descendants(found["State"]["Pid"])
             layers.add((found["GraphDriver"]["Data"] or {}).get("MergedDir", found["Id"]))
         return cls(owner, frozenset(containers), frozenset(processes), frozenset(layers))
 
@@ -76,7 +76,8 @@ class Traces:
         return self.processes_left() or left(engine, self.owner) or self.kernel_left()
 
 
-def _with_descendants(root: int) -> set[int]:
+def with_descendants(root: int) -> set[int]:
+    """The processes below it, and itself."""
     found, stack = {root} - {0}, [root]
     while stack:
         for file in Path(f"/proc/{stack.pop()}/task").glob("*/children"):
