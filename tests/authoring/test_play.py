@@ -108,7 +108,7 @@ def test_ctrl_c_ends_a_call_that_takes_long() -> None:
 
 
 def waits_for_a_key(pid: int) -> bool:
-    """Whether its main thread is in select(2), as readline is then: select and pselect6 of x86-64, pselect6 of arm64."""
+    """Whether its main thread is in select(2), as readline is: select and pselect6 of x86-64, pselect6 of arm64."""
     return Path(f"/proc/{pid}/syscall").read_text().split()[0] in ("23", "270", "72")
 
 
