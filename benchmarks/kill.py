@@ -4,9 +4,8 @@
     python benchmarks/kill.py --docker --image agentenv-python:local     # containers (DOCKER_HOST is honoured)
 
 Each kill has a server of its own, which is killed at a random moment while its envs are called. `processes` is the time
-from the server's end until none of its envs' processes runs; `everything`, in Docker, until containers, folders,
-mounts, cgroups and sockets are gone too. (The process sandbox holds nothing else but cgroups, without a process in
-them; the next server removes those.)
+from the server's end until none of its envs' processes runs; `everything` until all that it had is gone: containers,
+mounts, cgroups, sockets and folders, and the process that removes them.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import random
 import subprocess
 import sys
@@ -30,6 +30,7 @@ sys.path.insert(0, str(ROOT))  # what a server leaves is looked for as the tests
 from agent_env.bundle import load_bundle
 from agent_env.episode.env_client import EnvClient
 from agent_env.sandbox import Sandbox
+from agent_env.sandbox.process.sweeper import NAME as SWEEPER
 from tests.docker.traces import Traces, running
 
 LONGEST = 1.0
@@ -68,7 +69,20 @@ async def serve(image: str | None, count: int) -> None:
         await random.choice(clients).call_tool(tool, {})  # an error is a reply too
 
 
-def kill(image: str | None, live: int, moment: float) -> tuple[float, float | None]:
+def sweeping(pid: int) -> bool:
+    try:
+        return SWEEPER in Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return False
+
+
+def folders(owner: str) -> list[str]:
+    """Cgroups and temporary folders of a server without containers."""
+    found = [folder for folder, _, _ in os.walk("/sys/fs/cgroup") if folder.endswith(f"/agent-env/{owner}")]
+    return found + [str(path) for path in Path(tempfile.gettempdir()).glob(f"agent-env-tmp.{owner}")]
+
+
+def kill(image: str | None, live: int, moment: float) -> tuple[float, float]:
     """Seconds until no process is left, and nothing at all."""
     command = [sys.executable, __file__, "--serve", str(live), *(["--image", image] if image else [])]
     server = subprocess.Popen(command, stdout=subprocess.PIPE)
@@ -76,14 +90,18 @@ def kill(image: str | None, live: int, moment: float) -> tuple[float, float | No
         assert server.stdout is not None
         owner: str = json.loads(server.stdout.readline())["owner"]
         time.sleep(moment)
+        left: Callable[[], list[Any]]
         if image is None:
-            pids, traces, engine = processes(server.pid), None, None
+            every = processes(server.pid)
+            pids = [pid for pid in every if not sweeping(pid)]
+            left = lambda: [pid for pid in every if running(pid)] or folders(owner)  # noqa: E731
         else:
             import docker
 
             engine = docker.from_env(timeout=60).api
             traces = Traces.of(engine, owner)
             pids = list(traces.processes)
+            left = lambda: traces.left(engine)  # noqa: E731
         if len(pids) < live:
             raise RuntimeError(f"{len(pids)} processes for {live} envs")
     finally:
@@ -93,9 +111,7 @@ def kill(image: str | None, live: int, moment: float) -> tuple[float, float | No
     began = time.monotonic()
     _wait(lambda: not any(running(pid) for pid in pids), EVERY)
     ended = time.monotonic() - began
-    if traces is None:
-        return ended, None
-    _wait(lambda: not traces.left(engine), DOCKER_EVERY)
+    _wait(lambda: not left(), DOCKER_EVERY if image else EVERY)
     return ended, time.monotonic() - began
 
 
@@ -126,15 +142,15 @@ def main() -> None:
     seed = random.randrange(10**6)
     points = random.Random(seed)
     found = [kill(image, arguments.live, points.uniform(0, LONGEST)) for _ in range(arguments.kills)]
-    ended, everything = [one for one, _ in found], [all_ for _, all_ in found if all_ is not None]
+    ended, everything = [one for one, _ in found], [last for _, last in found]
     row: dict[str, Any] = {
         "way": "docker" if arguments.docker else "process",
         "live": arguments.live,
         "kills": len(found),
         "processes p50, s": median(ended),
         "worst": max(ended),
-        "everything p50, s": median(everything) if everything else None,
-        "worst of it": max(everything, default=None),
+        "everything p50, s": median(everything),
+        "worst of it": max(everything),
     }
     finish({"machine": about, "seed": seed, "rows": [row], "seconds": found}, [row], arguments.json)
 

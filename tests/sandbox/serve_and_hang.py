@@ -7,6 +7,7 @@ import json
 import sys
 from pathlib import Path
 
+from agent_env.sandbox.owners import this_owner
 from agent_env.sandbox.process import ProcessSandbox
 from tests.sandbox.doubles import PROBE, descendants, run, write_env
 
@@ -33,7 +34,8 @@ async def main(tier: str, folder: str, count: int, wait: float) -> None:
     await asyncio.gather(*(run(each, STUBBORN) for each in envs))
     more = asyncio.gather(*(box.deploy(env, episode_id="more") for _ in range(4)))  # some are under way
     await asyncio.sleep(wait)
-    print(json.dumps({"before": descendants(), "count": count}), flush=True)
+    told = {"before": descendants(), "owner": str(this_owner()), "sweeper": box._sweeper and box._sweeper.pid}
+    print(json.dumps(told), flush=True)
     await more
     await asyncio.sleep(600)
 

@@ -15,6 +15,7 @@ from agent_env.sandbox.process.cgroups import Cgroup, Cgroups
 from agent_env.sandbox.process.forkserver import Child, ChildEnd, ForkServer
 from agent_env.sandbox.process.inside.settings import Spawn
 from agent_env.sandbox.process.layout import PORT, SDK
+from agent_env.sandbox.process.sweeper import Sweeper
 from agent_env.sandbox.process.tmpfolders import TmpFolders
 from agent_env.sandbox.process.waiting import finish
 
@@ -118,6 +119,10 @@ class Cells:
     def sdk(self) -> str:
         """Where a child finds `agent_env.env`."""
         return SDK if self._folders is None else str(self._folders.library)
+
+    def sweeper(self) -> Sweeper:
+        """What removes the folders of all cells if this process is killed."""
+        return Sweeper(self._folders.base if self._folders else None, self._cgroups.folders if self._cgroups else ())
 
     async def open(
         self, server: ForkServer, role: str, limits: Limits, *, plain: bool = False, tcp: bool = False, relay: int = 0

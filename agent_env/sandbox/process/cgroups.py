@@ -107,6 +107,11 @@ class Cgroups:
             return cls(tuple(folder / str(this_owner()) for folder in folders), v2=v2)
         return None
 
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """This owner's."""
+        return self._bases
+
     def make(self, limits: Limits) -> Cgroup:
         """Raises OSError if the kernel refuses (then it has been removed again)."""
         number = next(_numbers)

@@ -24,6 +24,7 @@ from agent_env.sandbox.process.instance import ProcessEnv
 from agent_env.sandbox.process.layout import env_settings
 from agent_env.sandbox.process.pace import Pace
 from agent_env.sandbox.process.prepared import Prepared, prepare_env
+from agent_env.sandbox.process.sweeper import Sweeper
 from agent_env.sandbox.process.tiers import choose_tier, describe
 from agent_env.sandbox.process.venvs import interpreter_for
 from agent_env.sandbox.process.verifiers import Verifiers
@@ -58,6 +59,7 @@ class ProcessSandbox(Sandbox):
         self._live: set[ProcessEnv] = set()
         self._pace = Pace()
         self._cells: Cells | None = None
+        self._sweeper: Sweeper | None = None
         self._verifiers: Verifiers | None = None
 
     async def start(self) -> None:
@@ -108,6 +110,7 @@ class ProcessSandbox(Sandbox):
     async def _start(self) -> None:
         name = await choose_tier(self._asked)
         self._cells = Cells(name)
+        self._sweeper = self._cells.sweeper()
         self._verifiers = Verifiers(self._cells)
         self.tier = describe(name, cgroups=self._cells.has_cgroups)
         _raise_open_files()
@@ -123,6 +126,8 @@ class ProcessSandbox(Sandbox):
             await self._verifiers.close()
         if self._cells is not None:
             self._cells.close()
+        if self._sweeper is not None:
+            await asyncio.to_thread(self._sweeper.close)
 
     async def _check_open(self) -> None:
         if self._closed:
