@@ -2,9 +2,10 @@
 
     python report.py run OUT > results/seed1.json              # one run's numbers
     python report.py table results/*.json                      # as Markdown
+    python report.py rule results/*.json                       # the last evals against the fixed-hours rule, by day
     python report.py plot results/*.json > results/reward.svg  # the eval reward of every run, with intervals
 
-Needs the standard library alone.
+Needs the standard library alone; `rule` needs agent-env too, whose bundle has the rule.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def read_run(out: Path) -> Run:
             evals.append(_eval(line, len(durations), first=not evals))
         else:
             steps.append(_step(line))
-    logged = _logged(out / "miles.log")
+    logged = _logged(out / "miles.log", len(steps))
     for step in steps:
         step |= logged.get(step["step"], {})
     return {"durations": durations, "evals": evals, "steps": steps}
@@ -102,29 +103,37 @@ def _duration(row: str) -> int:
     return int(found[1])
 
 
-def _logged(path: Path) -> dict[int, dict[str, float]]:
-    """What Miles' log tells of each step: its seconds, and how far engine and trainer are apart in log probability."""
+def _logged(path: Path, steps: int) -> dict[int, dict[str, float]]:
+    """What Miles' log tells of each step: its seconds, and how far engine and trainer are apart in log probability.
+
+    Under "step" Miles counts updates, of which a step may have several: the first of a step stands for it."""
     wanted = {
         "perf/step_time": "seconds_step",
         "perf/train_time": "seconds_train",
         "perf/update_weights_time": "seconds_weights",
         "train/train_rollout_logprob_abs_diff": "logprob_diff",
         "train/grad_norm": "grad_norm",
-        "train/entropy_loss": "entropy",
+        "rollout/entropy": "entropy",
     }
-    found: dict[int, dict[str, float]] = defaultdict(dict)
+    found: dict[str, dict[int, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        match = re.search(r"\b(?:perf|step|rollout) (\d+): (\{.*\})", line)
+        match = re.search(r"\b(perf|step|rollout) (\d+): (\{.*\})", line)
         if match is None:
             continue
         try:
-            metrics = ast.literal_eval(re.sub(r"\bnan\b", "None", match[2]))
+            metrics = ast.literal_eval(re.sub(r"\bnan\b", "None", match[3]))
         except (ValueError, SyntaxError):
             continue
         for name, short in wanted.items():
             if isinstance(metrics.get(name), int | float):
-                found[int(match[1])][short] = round(metrics[name], 5)
-    return found
+                found[match[1]][int(match[2])][short] = round(metrics[name], 5)
+    updates = found.pop("step", {})
+    each = -(-(max(updates, default=0) + 1) // max(steps, 1))
+    merged = {step: dict(updates.get(step * each, {})) for step in range(steps)}
+    for kind in found.values():
+        for step, metrics in kind.items():
+            merged.setdefault(step, {}).update(metrics)
+    return merged
 
 
 # ---- several ---------------------------------------------------------------------------------------------------------
@@ -162,6 +171,21 @@ def risen(run: Run) -> tuple[float, float, float]:
     """(mean, low, high) of the days' differences between the last eval and the first."""
     pairs = zip(run["evals"][0]["rewards"], run["evals"][-1]["rewards"], strict=True)
     return interval([fmean(last) - fmean(first)] for first, last in pairs if first and last)
+
+
+def above_rule(runs: dict[str, Run]) -> str:
+    """A table in Markdown: the days' differences between the last eval and the rule that knows no price."""
+    bundle = Path(__file__).resolve().parents[2] / "bundles" / "gridsim-v1"
+    sys.path.insert(0, str(bundle))
+    from baselines import clock, days, grade
+
+    rule = [grade(day, clock(day)) for day in days("eval")]
+    lines = ["| run | over the fixed hours, by day | 95 % |", "|" + " --- |" * 3]
+    for name, run in runs.items():
+        pairs = zip(run["evals"][-1]["rewards"], rule, strict=True)
+        mean, low, high = interval([fmean(rewards) - score] for rewards, score in pairs if rewards)
+        lines.append(_row(name, f"{mean:+.3f}", f"{low:+.3f} to {high:+.3f}"))
+    return "\n".join(lines)
 
 
 def _eval_cells(durations: list[int], one: dict[str, Any]) -> list[str]:
@@ -244,7 +268,7 @@ def plot(runs: dict[str, Run]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("run", "table", "plot"))
+    parser.add_argument("what", choices=("run", "table", "rule", "plot"))
     parser.add_argument("paths", nargs="+", type=Path)
     arguments = parser.parse_args()
     if arguments.what == "run":
@@ -252,7 +276,7 @@ def main() -> None:
         print()
         return
     runs = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in arguments.paths}
-    print(table(runs) if arguments.what == "table" else plot(runs))
+    print({"table": table, "rule": above_rule, "plot": plot}[arguments.what](runs))
 
 
 if __name__ == "__main__":

@@ -70,6 +70,17 @@ def test_a_run_is_read_from_record_and_log(tmp_path: Path, monkeypatch: pytest.M
     assert (step["seconds_step"], step["grad_norm"], step["drops"]) == (10.0, 0.5, drops)
 
 
+def test_the_first_of_a_steps_updates_stands_for_it(tmp_path: Path) -> None:
+    report = importlib.import_module("report")
+    updates = [f"x step {number}: {{'train/grad_norm': {number}.5}}\n" for number in range(4)]
+    perf = [f"x perf {step}: {{'perf/step_time': {step + 10}.0}}\n" for step in range(2)]
+    (tmp_path / "miles.log").write_text("".join(updates + perf))
+    two = {0: {"grad_norm": 0.5, "seconds_step": 10.0}, 1: {"grad_norm": 2.5, "seconds_step": 11.0}}
+    assert report._logged(tmp_path / "miles.log", 2) == two
+    (tmp_path / "miles.log").write_text("".join(updates[:3] + perf))
+    assert report._logged(tmp_path / "miles.log", 2) == two, "a run that was cut between two updates"
+
+
 def test_an_interval_is_of_days_not_of_samples() -> None:
     report = importlib.import_module("report")
     few = report.interval([[0.0, 0.0], [1.0, 1.0]])
@@ -114,7 +125,9 @@ def test_tables_and_plot_come_from_the_results() -> None:
     command = [sys.executable, TINY / "report.py"]
     table = subprocess.run([*command, "table", *RESULTS], check=True, capture_output=True, text=True, timeout=30).stdout
     plot = subprocess.run([*command, "plot", *RESULTS], check=True, capture_output=True, text=True, timeout=30).stdout
+    rule = subprocess.run([*command, "rule", *RESULTS], check=True, capture_output=True, text=True, timeout=30).stdout
     for path in RESULTS:
         assert f"| {path.stem} | 0 |" in table
         assert f">{path.stem}</text>" in plot
+        assert f"| {path.stem} | " in rule
     assert ElementTree.fromstring(plot).tag == "{http://www.w3.org/2000/svg}svg"
