@@ -77,18 +77,17 @@ def _turn(number: int, data: Mapping[str, Any]) -> Turn:
 def serve(sock: socket.socket) -> None:
     with sock.makefile("rb") as lines:
         task = json.loads(lines.readline())
-    with asyncio.Runner() as runner:
-        try:
-            rows = _run(task, runner)
-            reply = json.dumps({"rows": rows}, allow_nan=False)
-        except BaseException as error:
-            traceback.print_exc()
-            reply = json.dumps({"error": _describe(error, task["filename"])})
-        sock.sendall(reply.encode() + b"\n")
-        os._exit(0)  # at once: there is nothing to tidy up that doesn't end with this process
+    try:
+        rows = _run(task)
+        reply = json.dumps({"rows": rows}, allow_nan=False)
+    except BaseException as error:
+        traceback.print_exc()
+        reply = json.dumps({"error": _describe(error, task["filename"])})
+    sock.sendall(reply.encode() + b"\n")
+    os._exit(0)  # at once: there is nothing to tidy up that doesn't end with this process
 
 
-def _run(task: Mapping[str, Any], runner: asyncio.Runner) -> Sequence[Any]:
+def _run(task: Mapping[str, Any]) -> Sequence[Any]:
     source, filename = task["code"], task["filename"]
     module = types.ModuleType("verify")
     module.__file__ = filename
@@ -100,14 +99,17 @@ def _run(task: Mapping[str, Any], runner: asyncio.Runner) -> Sequence[Any]:
         raise TypeError(f"{filename} defines no verify(mcp_url)")
     wanted = {"run": Run.parse(task["run"])} if "run" in inspect.signature(verify).parameters else {}
 
-    async def call() -> Any:
-        result = verify(task["mcp_url"], **wanted)
-        return await result if inspect.isawaitable(result) else result
-
-    rows = runner.run(call())
+    rows = verify(task["mcp_url"], **wanted)
+    if inspect.isawaitable(rows):
+        # Not asyncio.run: what that tidies up afterwards ends with this process.
+        rows = asyncio.new_event_loop().run_until_complete(_awaited(rows))
     if not isinstance(rows, (list, tuple)) or not all(isinstance(row, Mapping) for row in rows):
         raise TypeError(f"verify() returned {type(rows).__name__}, not a list of rows (dicts)")
     return [dict(row) for row in rows]
+
+
+async def _awaited(result: Any) -> Any:
+    return await result
 
 
 def _describe(error: BaseException, filename: str) -> str:
