@@ -102,3 +102,43 @@ def test_out_of_memory_is_what_the_kernel_counted(tmp_path: Path, text: str, kil
     assert not made.out_of_memory()
     made.events.write_text(f"oom_kill_disable 0\n{text}\n")
     assert made.out_of_memory() is killed
+
+
+def made_by_the_kernel(made: cgroups.Cgroup, processes: str = "", kills: int = 0) -> cgroups.Cgroup:
+    """The files that a real one has."""
+    (made.folders[0] / "cgroup.procs").write_text(processes)
+    made.events.write_text(f"oom_kill {kills}\n")
+    return made
+
+
+async def test_an_empty_one_is_used_again_under_the_same_limits_only(tmp_path: Path) -> None:
+    found = Cgroups.find(tmp_path, tree_v1(tmp_path))
+    assert found is not None
+    made = made_by_the_kernel(found.make(LIMITS))
+    await made.release()
+    assert all(folder.exists() for folder in made.folders)
+    assert found.make(Limits(memory_mib=16, processes=5)).folders != made.folders
+    assert found.make(LIMITS).folders == made.folders
+    assert found.make(LIMITS).folders != made.folders  # it has one user at a time
+
+
+@pytest.mark.parametrize(("processes", "kills"), [("12\n", 0), ("", 1)])
+async def test_one_with_processes_or_a_kill_is_not_used_again(tmp_path: Path, processes: str, kills: int) -> None:
+    found = Cgroups.find(tmp_path, tree_v1(tmp_path))
+    assert found is not None
+    made = made_by_the_kernel(found.make(LIMITS), processes, kills)
+    await made.release()
+    assert not any(folder.exists() for folder in made.folders)
+
+
+async def test_so_many_are_kept_and_none_after_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cgroups, "_KEPT", 2)
+    found = Cgroups.find(tmp_path, tree_v1(tmp_path))
+    assert found is not None
+    made = [made_by_the_kernel(found.make(LIMITS)) for _ in range(4)]
+    for one in made[:3]:
+        await one.release()
+    assert [one.folders[0].exists() for one in made] == [True, True, False, True]
+    found.close()
+    await made[3].release()
+    assert not any(one.folders[0].exists() for one in made)

@@ -86,7 +86,7 @@ class Cell:
             await self.child.kill()
         finally:
             if self._cgroup is not None:
-                await self._cgroup.remove()
+                await self._cgroup.release()
             if self._tmp is not None:
                 await TmpFolders.remove(self._tmp)
 
@@ -160,7 +160,7 @@ class Cells:
             cell = Cell(number, self.tier, server, child, limits, cgroup, folder, port)
         except BaseException:
             if cgroup is not None:
-                await finish(cgroup.remove())
+                await finish(cgroup.release())
             if folder is not None:
                 await finish(TmpFolders.remove(folder))
             raise

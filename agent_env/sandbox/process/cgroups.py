@@ -3,6 +3,8 @@
     v1   /sys/fs/cgroup/{memory,pids,cpu}/<our own>/agent-env/<owner>/<env>
     v2   /sys/fs/cgroup/agent-env/<owner>/<env> for root; below our own where it is delegated to this user
 
+One whose processes have ended is used again: to make and remove one costs the kernel a millisecond and more.
+
 The owner's name lets a later server remove what a dead one left. Kernel docs: admin-guide/cgroup-v1, cgroup-v2.
 """
 
@@ -12,7 +14,7 @@ import asyncio
 import itertools
 import os
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent_env.sandbox.interface import Limits
@@ -24,15 +26,20 @@ _TOP = Path("/sys/fs/cgroup")
 _FOLDER = "agent-env"
 _CONTROLLERS = ("memory", "pids", "cpu")
 _REMOVE_SECONDS = 2.0
+_KEPT = 64
+"""Empty ones that wait to be used again."""
 _numbers = itertools.count(1)
 _users: Counter[tuple[Path, ...]] = Counter()
 
 
 @dataclass(frozen=True, slots=True)
 class Cgroup:
-    """One env's: a folder in each hierarchy."""
+    """One env's: a folder in each hierarchy. Who was given it releases it when its processes have ended."""
 
+    owner: Cgroups = field(repr=False, compare=False)
     folders: tuple[Path, ...]
+    limits: tuple[int, int]
+    """MiB of memory, and processes."""
     events: Path
     """The file that counts kills for want of memory: `oom_kill N`."""
     door: str
@@ -61,8 +68,17 @@ class Cgroup:
             return False
         return any(line.startswith("oom_kill ") and line != "oom_kill 0" for line in lines)
 
-    async def remove(self) -> None:
-        """After its processes have ended. The kernel may need a moment to let go of them."""
+    def empty(self) -> bool:
+        """Whether all of its processes have ended; False where that can't be read."""
+        try:
+            return not (self.folders[0] / "cgroup.procs").read_bytes()
+        except OSError:
+            return False
+
+    async def release(self) -> None:
+        """The kernel may need a moment to let go of processes that have ended."""
+        if self.owner.keep(self):
+            return
         loop = asyncio.get_running_loop()
         until = loop.time() + _REMOVE_SECONDS
         left = list(self.folders)
@@ -78,6 +94,8 @@ class Cgroups:
     def __init__(self, bases: tuple[Path, ...], *, v2: bool) -> None:
         """bases: one folder per hierarchy, this owner's own; they exist."""
         self._bases = bases
+        self._free: list[Cgroup] = []
+        self._closed = False
         _users[bases] += 1
         self._v2 = v2
 
@@ -114,6 +132,10 @@ class Cgroups:
 
     def make(self, limits: Limits) -> Cgroup:
         """Raises OSError if the kernel refuses (then it has been removed again)."""
+        wanted = (limits.memory_mib, limits.processes)
+        for index, cgroup in enumerate(self._free):
+            if cgroup.limits == wanted:
+                return self._free.pop(index)
         number = next(_numbers)
         folders = tuple(base / str(number) for base in self._bases)
         memory = str(limits.memory_mib << 20)
@@ -125,7 +147,7 @@ class Cgroups:
                 for name, value in values.items():
                     (folders[0] / name).write_text(value)
                 _write_if_there(folders[0] / "memory.swap.max", "0")
-                return Cgroup(folders, folders[0] / "memory.events", "cgroup.procs")
+                return Cgroup(self, folders, wanted, folders[0] / "memory.events", "cgroup.procs")
             (folders[0] / "memory.limit_in_bytes").write_text(memory)
             _write_if_there(folders[0] / "memory.memsw.limit_in_bytes", memory)
             (folders[1] / "pids.max").write_text(str(limits.processes))
@@ -133,10 +155,22 @@ class Cgroups:
             for folder in folders:
                 _remove(folder)
             raise
-        return Cgroup(folders, folders[0] / "memory.oom_control", "tasks")
+        return Cgroup(self, folders, wanted, folders[0] / "memory.oom_control", "tasks")
+
+    def keep(self, cgroup: Cgroup) -> bool:
+        """To be used again, if it can be: not one that counts a kill, which would be taken to be the next env's."""
+        if self._closed or len(self._free) >= _KEPT or not cgroup.empty() or cgroup.out_of_memory():
+            return False
+        self._free.append(cgroup)
+        return True
 
     def close(self) -> None:
         """Remove this owner's folders, if nothing is left in them, and the one of all owners after the last."""
+        self._closed = True
+        for cgroup in self._free:
+            for folder in cgroup.folders:
+                _remove(folder)
+        self._free.clear()
         _users[self._bases] -= 1
         if _users[self._bases] == 0:  # else another sandbox of this process makes its own there
             for base in self._bases:
