@@ -13,6 +13,7 @@ import asyncio
 import json
 import re
 import socket
+import ssl
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -134,7 +135,10 @@ class ChatSession:
             # httpx' own layer: a client on top would add cookies, redirects and most of a millisecond to each request.
             answer = await self._pool.request("POST", self._address, headers=self._headers, content=body)
         except httpcore.ConnectError as error:
-            raise _TryAgain(f"cannot connect to the session at {self.url}: {innermost(error)}") from error
+            message = f"cannot connect to the session at {self.url}: {innermost(error)}"
+            if isinstance(error.__cause__, ssl.SSLCertVerificationError):  # which doesn't get better
+                raise RolloutFailed(EndReason.MODEL_ERROR, message) from error
+            raise _TryAgain(message) from error
         except (ValueError, httpcore.UnsupportedProtocol) as error:
             raise RolloutFailed(EndReason.MODEL_ERROR, f"base_url {self.url!r} is not an address: {error}") from error
         except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
@@ -262,6 +266,8 @@ def _new_pool(url: str) -> httpcore.AsyncConnectionPool:
     """One rollout's own: nothing is shared between rollouts or event loops, and no pool is searched."""
     import httpcore
 
+    from agent_env.training.wire import Backend
+
     keepalive = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]  # a session host that vanished is noticed, in the end
     if hasattr(socket, "TCP_KEEPIDLE"):
         keepalive += [
@@ -275,4 +281,5 @@ def _new_pool(url: str) -> httpcore.AsyncConnectionPool:
         max_keepalive_connections=1,
         keepalive_expiry=IDLE_REUSE,
         socket_options=keepalive,
+        network_backend=Backend(),
     )
