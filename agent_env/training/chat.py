@@ -13,7 +13,6 @@ import asyncio
 import json
 import re
 import socket
-import ssl
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -129,6 +128,8 @@ class ChatSession:
     async def _try(self, body: bytes, tries: int) -> Reply:
         import httpcore
 
+        from agent_env.training import wire
+
         try:
             if self._pool is None:
                 self._pool, self._address = _new_pool(self.url), _address(self.url)
@@ -136,7 +137,7 @@ class ChatSession:
             answer = await self._pool.request("POST", self._address, headers=self._headers, content=body)
         except httpcore.ConnectError as error:
             message = f"cannot connect to the session at {self.url}: {innermost(error)}"
-            if isinstance(error.__cause__, ssl.SSLCertVerificationError):  # which doesn't get better
+            if isinstance(error, wire.NotTrusted):
                 raise RolloutFailed(EndReason.MODEL_ERROR, message) from error
             raise _TryAgain(message) from error
         except (ValueError, httpcore.UnsupportedProtocol) as error:
@@ -266,7 +267,7 @@ def _new_pool(url: str) -> httpcore.AsyncConnectionPool:
     """One rollout's own: nothing is shared between rollouts or event loops, and no pool is searched."""
     import httpcore
 
-    from agent_env.training.wire import Backend
+    from agent_env.training import wire
 
     keepalive = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]  # a session host that vanished is noticed, in the end
     if hasattr(socket, "TCP_KEEPIDLE"):
@@ -281,5 +282,5 @@ def _new_pool(url: str) -> httpcore.AsyncConnectionPool:
         max_keepalive_connections=1,
         keepalive_expiry=IDLE_REUSE,
         socket_options=keepalive,
-        network_backend=Backend(),
+        network_backend=wire.Backend(),
     )

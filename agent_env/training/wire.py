@@ -16,9 +16,13 @@ from typing import Any
 
 import httpcore
 
-__all__ = ["Backend"]
+__all__ = ["Backend", "NotTrusted"]
 
 CHUNK = 1 << 16
+
+
+class NotTrusted(httpcore.ConnectError):
+    """Nobody who is trusted vouches for the server's certificate, which doesn't get better by trying again."""
 
 
 class Backend(httpcore.AsyncNetworkBackend):
@@ -67,7 +71,8 @@ class _Stream(httpcore.AsyncNetworkStream):
             await self._writer.start_tls(ssl_context, server_hostname=server_hostname)
         except OSError as error:
             await self.aclose()
-            raise httpcore.ConnectError(str(error)) from error
+            kind = NotTrusted if isinstance(error, ssl.SSLCertVerificationError) else httpcore.ConnectError
+            raise kind(str(error)) from error
         return self
 
     async def aclose(self) -> None:
