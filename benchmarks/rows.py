@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -34,14 +33,21 @@ def bundle(folder: Path, tasks: int) -> Path:
 
 def write(url: str, folder: Path) -> tuple[float, float]:
     """Seconds, and the writer's peak memory in MiB."""
-    begun = time.perf_counter()
+    begun, peak = time.perf_counter(), 0.0
     command = [sys.executable, "-m", "agent_env.training.miles", url, str(folder)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
+    while process.poll() is None:  # not ru_maxrss, which has this process' own memory from before the exec in it
+        peak = max(peak, peak_mib(process.pid))
+        time.sleep(0.01)
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, command)
-    return time.perf_counter() - begun, used.ru_maxrss / 1024
+    return time.perf_counter() - begun, peak
+
+
+def peak_mib(pid: int) -> float:
+    """0 once it is ending."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:")), 0.0)
 
 
 def run(counts: list[int]) -> list[dict[str, Any]]:
