@@ -1,5 +1,5 @@
 """What an env's server may tell of itself as it comes up, so that nobody has to ask: its card, its tools, and an MCP
-session that is open. It saves an episode four requests, a fifth of what a short one costs the server."""
+session that is open. It saves an episode four requests."""
 
 from __future__ import annotations
 
