@@ -118,7 +118,7 @@ async def test_the_page_shows_what_the_server_does(dark: bool, tmp_path: Path) -
 @pytest.mark.browser
 async def test_an_episode_that_is_stuck_stands_out() -> None:
     async with serving(build_app("gridsim-v1", max_concurrent_envs=CAPACITY)) as url, open_page(f"{url}/ui") as page:
-        await page.until("document.getElementById('hidden').innerText === 'none'")
+        await page.until("document.getElementById('hidden')?.innerText === 'none'")
         stuck = (
             "{episode_id: 'a', task: {name: 'slow'}, phase: 'calling', tool: 'sleep', phase_age: 31, age: 40, steps: 1}"
         )

@@ -102,7 +102,10 @@ async def test_server_of_another_sdk_is_forked_warm(sandbox: ProcessSandbox, kin
     begun = time.monotonic()
     await sandbox.prepare(spec)
     prepared = time.monotonic()
-    shared = descendants()
+    first = await sandbox.deploy(spec, episode_id="first")
+    await sandbox.verify(spec, Verification(code=VERIFY, filename="verify.py"), first.connect)
+    await first.kill()
+    shared = descendants()  # with the fork server for verifiers that import what this one does
     envs = await asyncio.gather(*(sandbox.deploy(spec, episode_id=str(number)) for number in range(4)))
     print(f"{kind}: prepared in {prepared - begun:.1f} s, four up in {time.monotonic() - prepared:.2f} s")
     assert await asyncio.gather(*(call(env, "echo", text=env.id) for env in envs)) == [env.id for env in envs]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import sys
 import tempfile
@@ -37,9 +36,16 @@ def replica_nodes() -> dict[str, str]:
 
 
 def main(capacity: int, port: int) -> None:
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        run(capacity, port, folder)
+
+
+def run(capacity: int, port: int, folder: str) -> None:
     from ray_serve import application
 
-    folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
+    # Beside it, Ray writes the head's address to its usual folder, which it doesn't make when it is given another.
+    os.environ["RAY_TMPDIR"] = folder
+    (Path(folder) / "ray").mkdir()
     cluster = Cluster(
         initialize_head=True,
         head_node_args={"num_cpus": 1, "include_dashboard": True, "dashboard_port": 0, "temp_dir": folder},
@@ -71,7 +77,6 @@ def main(capacity: int, port: int) -> None:
         serve.shutdown()
         ray.shutdown()
         cluster.shutdown()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def kill_node(worker: Any) -> int:
