@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,46 +13,18 @@ import pytest
 from agent_env.sandbox import DeployFailed, EnvLost
 from agent_env.sandbox.docker import DockerSandbox
 
-from .conftest import IMAGE, SCRIPT
+from .engines import Engine
 from .envs import PROBE, get, make_env
 
 pytestmark = [pytest.mark.docker, pytest.mark.faults]
 
 
-class Engine:
-    """An engine that a test may break. Start it with `script("start")`, and end it with `script("stop")`."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._environ = {**os.environ, "AGENT_ENV_DOCKER_DIR": str(folder), "PYTHON": sys.executable}
-        self._environ["DOCKER_HOST"] = f"unix://{folder}/docker.sock"
-
-    def script(self, *arguments: str) -> None:
-        subprocess.run([SCRIPT, *arguments], env=self._environ, check=True, capture_output=True, timeout=120)
-
-    def containers(self) -> str:
-        listed = subprocess.run(["docker", "ps", "-aq"], env=self._environ, check=True, capture_output=True, text=True)
-        return listed.stdout
-
-    def kill(self) -> None:
-        """As a crash would: its containerd goes too, or the next one finds it."""
-        for name in ("dockerd.pid", "exec/containerd/containerd.pid"):
-            os.kill(int((self.folder / name).read_text()), signal.SIGKILL)
-
-
 @pytest.fixture
 def own_engine(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     """`engine` has found out that one can be run here."""
-    if os.getuid() != 0:
-        pytest.skip("only root can start an engine of its own")
     own = Engine(Path(f"/tmp/agentenv-docker-{os.getpid()}"))
-    try:
-        own.script("start")
-        own.script("image", IMAGE)
-        monkeypatch.setenv("DOCKER_HOST", f"unix://{own.folder}/docker.sock")
+    with own.running(monkeypatch):
         yield own
-    finally:
-        own.script("stop")
 
 
 async def test_crash_of_the_engine_loses_its_envs_by_name_and_the_next_deploy_works(

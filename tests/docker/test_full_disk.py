@@ -17,9 +17,8 @@ from agent_env.sandbox.docker import DockerSandbox
 from agent_env.sandbox.interface import Verification, disk_full
 from agent_env.sandbox.watched import Watched
 
-from .conftest import IMAGE
+from .engines import Engine
 from .envs import PROBE, get, make_env
-from .test_engine_restart import Engine
 
 pytestmark = [pytest.mark.docker, pytest.mark.faults]
 
@@ -30,18 +29,13 @@ VERIFY = Verification("async def verify(mcp_url):\n    return []\n", "verify.py"
 def small_engine(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     """Its disk holds 512 MiB, the image's 100 among them. `engine` has found out that one can be run here."""
     if os.getuid() != 0:
-        pytest.skip("only root can start an engine of its own")
+        pytest.skip("only root can mount a small disk")
     own = Engine(Path(f"/tmp/agentenv-docker-full-{os.getpid()}"))
     data = own.folder / "data"
     data.mkdir(parents=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512m", "none", data], check=True)
-    try:
-        own.script("start")
-        own.script("image", IMAGE)
-        monkeypatch.setenv("DOCKER_HOST", f"unix://{own.folder}/docker.sock")
+    with own.running(monkeypatch):  # whose end takes the mount away as well
         yield own
-    finally:
-        own.script("stop")
 
 
 async def test_full_engine_is_told_and_serves_again_once_there_is_room(
